@@ -1,0 +1,38 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+# Both set up .venv when it is missing or when what it was made from has changed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# torch first and alone: a later package's wide range must not pull another build of it.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: run test lint benchmarks clean help
+
+run: $(READY)  ## set up, then score path_norm on the embedded suite
+	$(BIN)/genbench run --measure path_norm
+
+test: lint  ## set up, then ruff, mypy and all tests
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+benchmarks: $(READY)  ## speed claims, each a ratio within one run
+	$(BIN)/python -m pytest benchmarks
+
+$(READY): pyproject.toml constraints.txt plugins/genbench-example/pyproject.toml plugins/genbench-weightwatcher/pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "genbench needs Python 3.11 or newer; set PYTHON=")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) --editable '.[dev,lite]' --editable plugins/genbench-example --editable plugins/genbench-weightwatcher
+	touch $@
+
+clean:  ## remove the virtual environment and caches (not .genbench, the results)
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+
+help:
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'

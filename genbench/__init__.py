@@ -1,0 +1,45 @@
+"""genbench tests generalization measures of deep networks against held-out truth.
+
+The public names, all an author of a measure needs:
+
+- `measure`: decorator that turns a function of a subject into a measure.
+- `Subject`: one trained network, its initial weights and its training data.
+- `NotApplicable`: raised by a measure where its mathematics does not apply.
+- `hookimpl`: marks the functions through which a package registers what it offers.
+
+They are imported on first use, so that `genbench --help` loads neither pluggy nor torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from genbench.contract import Measure, measure
+    from genbench.errors import NotApplicable
+    from genbench.hookspecs import hookimpl
+    from genbench.subject import Subject
+
+__all__ = ["Measure", "NotApplicable", "Subject", "__version__", "hookimpl", "measure"]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Measure": "genbench.contract",
+    "NotApplicable": "genbench.errors",
+    "Subject": "genbench.subject",
+    "hookimpl": "genbench.hookspecs",
+    "measure": "genbench.contract",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'genbench' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

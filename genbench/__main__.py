@@ -1,0 +1,5 @@
+"""`python -m genbench` is `genbench`."""
+
+from genbench.cli import main
+
+main()
