@@ -1,0 +1,50 @@
+"""Everything built in, registered through the same hooks that outsiders use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from genbench.contract import Executor, SuiteFile
+from genbench.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from genbench.contract import Backbone, Dataset, Measure
+
+_SUITES = Path(__file__).parent / "suites"
+
+
+@hookimpl
+def genbench_measures() -> list[Measure]:
+    """Measures of the papers and the baselines."""
+    from genbench.measures import MEASURES
+
+    return MEASURES
+
+
+@hookimpl
+def genbench_datasets() -> list[Dataset]:
+    """Embedded data sets."""
+    from genbench.data import digits
+
+    return [digits.DATASET]
+
+
+@hookimpl
+def genbench_backbones() -> list[Backbone]:
+    """Pretrained networks."""
+    return []
+
+
+@hookimpl
+def genbench_suites() -> list[SuiteFile]:
+    """The suites that ship with genbench, named by their files."""
+    return [SuiteFile(path.stem, path) for path in sorted(_SUITES.glob("*.toml"))]
+
+
+@hookimpl
+def genbench_executors() -> list[Executor]:
+    """Worker processes on this machine."""
+    from genbench.engine.local import LocalExecutor
+
+    return [Executor("local", "worker processes on this machine", LocalExecutor)]
