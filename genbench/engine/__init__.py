@@ -1,0 +1,1 @@
+"""Cells of work, computed in guarded processes and stored once."""

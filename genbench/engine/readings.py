@@ -1,0 +1,163 @@
+"""SQLite (WAL) table of the readings in a store, for queries, and the history of every cell's computation.
+
+The cells' folders are the truth. A missing or damaged table is rebuilt from them; only the history of
+starts and failures is lost with it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from genbench.engine.cells import Cell, Outcome
+from genbench.engine.store import Store, disk_full
+from genbench.errors import StoreError
+
+__all__ = ["READING", "ReadingTable"]
+
+READING = "reading"
+"""Kind of the cells that have a row."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS readings (
+    key TEXT PRIMARY KEY, suite TEXT NOT NULL, quick INTEGER NOT NULL, subject TEXT NOT NULL,
+    measure TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL, value REAL,
+    seconds REAL NOT NULL, shared_seconds REAL NOT NULL, peak_bytes INTEGER NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS readings_by_measure ON readings (suite, quick, measure);
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY, time REAL NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL,
+    event TEXT NOT NULL, seconds REAL NOT NULL
+) STRICT;
+"""
+
+
+class ReadingTable:
+    """Readings of a store by suite, measure and subject."""
+
+    def __init__(self, store: Store) -> None:
+        self.path = store.root / "readings.sqlite"
+        self.repaired = ""
+        """What was wrong with the file, if it had to be rebuilt."""
+        missing = not self.path.exists()
+        try:
+            self._connection = self._open()
+        except sqlite3.DatabaseError as problem:
+            if isinstance(problem, sqlite3.OperationalError):
+                raise _unusable(self.path, problem) from problem
+            self.repaired = f"{self.path}: is damaged ({problem}); rebuilt from the stored cells"
+            # Kept for whoever wants to look; its name keeps a second rebuild from hiding the first.
+            self.path.replace(self.path.with_name(f"readings.damaged-{time.time_ns()}.sqlite"))
+            for tail in ("-wal", "-shm"):
+                Path(f"{self.path}{tail}").unlink(missing_ok=True)
+            self._connection = self._open()
+        if missing or self.repaired:
+            self._fill_from(store)
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.executescript(_SCHEMA)
+            verdict = connection.execute("PRAGMA integrity_check").fetchone()[0]
+        except sqlite3.DatabaseError:
+            connection.close()
+            raise
+        if verdict != "ok":
+            connection.close()
+            raise sqlite3.DatabaseError(" ".join(str(verdict).split()))
+        return connection
+
+    def _fill_from(self, store: Store) -> None:
+        for key in store.finished():
+            manifest = store.manifest(key)
+            outcome = store.read(key)
+            if manifest is not None and manifest["kind"] == READING and isinstance(outcome, Outcome):
+                self._put(_row(key, manifest["about"], outcome))
+
+    def close(self) -> None:
+        """Release the file."""
+        self._connection.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                if self._connection.in_transaction:  # a full disk has rolled back already
+                    self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+        except sqlite3.OperationalError as problem:
+            raise _unusable(self.path, problem) from problem
+
+    def _put(self, row: tuple[object, ...]) -> None:
+        with self._writing() as connection:
+            connection.execute("INSERT OR REPLACE INTO readings VALUES (?,?,?,?,?,?,?,?,?,?,?)", row)
+
+    def started(self, cell: Cell) -> None:
+        """Note that a cell's computation begins."""
+        self._event(cell, "started", 0.0)
+
+    def ended(self, cell: Cell, outcome: Outcome) -> None:
+        """Note how a computation ended; a failure is kept here only, so that the next run tries again."""
+        self._event(cell, str(outcome.status), outcome.cost.seconds)
+        self.ensure(cell, outcome)
+
+    def _event(self, cell: Cell, event: str, seconds: float) -> None:
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT INTO events (time, key, kind, event, seconds) VALUES (?,?,?,?,?)",
+                (time.time(), cell.key, cell.kind, event, seconds),
+            )
+
+    def ensure(self, cell: Cell, outcome: Outcome) -> str:
+        """Make a reading's row what its cell says; a sentence if the row said something else."""
+        if cell.kind != READING:
+            return ""
+        row = _row(cell.key, cell.about, outcome)
+        found = self._connection.execute("SELECT * FROM readings WHERE key = ?", (cell.key,)).fetchone()
+        if found == row:
+            return ""
+        self._put(row)
+        if found is None or outcome.computed:
+            return ""
+        return f"{self.path}: the row of {cell.label} disagreed with its stored cell; corrected"
+
+    def rows(self, suite: str, quick: bool) -> list[dict[str, Any]]:
+        """All readings of a suite, failures included."""
+        cursor = self._connection.execute(
+            "SELECT * FROM readings WHERE suite = ? AND quick = ? ORDER BY measure, subject", (suite, quick)
+        )
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def _row(key: str, about: Mapping[str, Any], outcome: Outcome) -> tuple[object, ...]:
+    cost = outcome.cost
+    return (
+        key,
+        about["suite"],
+        int(about["quick"]),
+        about["subject"],
+        about["measure"],
+        str(outcome.status),
+        outcome.reason,
+        outcome.value,
+        cost.seconds,
+        cost.shared_seconds,
+        cost.peak_bytes,
+    )
+
+
+def _unusable(path: Path, problem: sqlite3.OperationalError) -> StoreError:
+    if "full" in str(problem):
+        return disk_full(path)
+    return StoreError(f"{path} cannot be used: {problem}; check the permissions or choose another --store")

@@ -1,0 +1,209 @@
+"""Brings a set of cells to their end: reads what is stored, computes what is not, stores it once."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Protocol
+
+from genbench.engine.cells import KEPT, Cell, Outcome, Status
+from genbench.engine.local import Slot
+from genbench.engine.readings import READING, ReadingTable
+from genbench.engine.store import Damage, Store, disk_full
+from genbench.errors import UserError
+
+__all__ = ["CellExecutor", "Progress", "run_cells"]
+
+_POLL_SECONDS = 0.2
+
+
+class CellExecutor(Protocol):
+    """What an executor plugin's `create(jobs, limits, scratch)` returns."""
+
+    def free(self) -> list[Slot]:
+        """Slots that can take a cell."""
+        ...
+
+    def busy(self) -> list[Cell]:
+        """Cells that are being computed."""
+        ...
+
+    def submit(self, slot: Slot, cell: Cell, parents: Mapping[str, Path], out: Path) -> None:
+        """Start computing `cell`; `parents` are the folders it reads, `out` the one it fills."""
+        ...
+
+    def wait(self, seconds: float) -> list[tuple[Cell, Outcome]]:
+        """Cells that ended within `seconds`."""
+        ...
+
+    def close(self) -> None:
+        """Stop everything at once."""
+        ...
+
+
+class Progress(Protocol):
+    """Told what happens while cells run."""
+
+    def begin(self, stored: list[Cell], pending: list[Cell]) -> None:
+        """What needs no work and what does."""
+        ...
+
+    def started(self, cell: Cell) -> None:
+        """A cell's computation began."""
+        ...
+
+    def ended(self, cell: Cell, outcome: Outcome) -> None:
+        """A cell ended."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something a person should know."""
+        ...
+
+
+def run_cells(
+    cells: Iterable[Cell],
+    store: Store,
+    table: ReadingTable,
+    make_executor: Callable[[], CellExecutor],
+    progress: Progress,
+) -> dict[str, Outcome]:
+    """Outcomes of all `cells` by key; the order of `cells` puts parents before children."""
+    run = _Run(list(cells), store, table, progress)
+    run.read_stored()
+    progress.begin([run.cells[key] for key in run.outcomes], list(run.pending.values()))
+    if run.pending:
+        executor = make_executor()
+        try:
+            run.compute(executor)
+        finally:
+            executor.close()
+    return run.outcomes
+
+
+class _Run:
+    def __init__(self, cells: list[Cell], store: Store, table: ReadingTable, progress: Progress) -> None:
+        self.cells = {cell.key: cell for cell in cells}
+        self.outcomes: dict[str, Outcome] = {}
+        self.pending: dict[str, Cell] = dict(self.cells)
+        self._elsewhere: dict[str, float] = {}
+        """Cells that another run is computing, with the time to look again."""
+        self._store = store
+        self._table = table
+        self._progress = progress
+        self._provenance = _provenance()
+
+    def read_stored(self) -> None:
+        """Take what the store has; name and drop what is damaged."""
+        if self._table.repaired:
+            self._progress.note(self._table.repaired)
+        for cell in self.cells.values():
+            self._take_stored(cell)
+
+    def _take_stored(self, cell: Cell) -> bool:
+        found = self._store.read(cell.key)
+        if isinstance(found, Damage):
+            self._progress.note(f"{found}; made again: {cell.label}")
+            if self._store.try_lock(cell.key):
+                self._store.discard(cell.key)
+                self._store.unlock(cell.key)
+            return False
+        if found is None:
+            return False
+        self.outcomes[cell.key] = found
+        del self.pending[cell.key]
+        if correction := self._table.ensure(cell, found):
+            self._progress.note(correction)
+        return True
+
+    def compute(self, executor: CellExecutor) -> None:
+        """Compute all pending cells."""
+        while self.pending or executor.busy():
+            self._fail_orphans()
+            for slot in executor.free():
+                cell = self._claim(slot.group, {c.group for c in executor.busy()})
+                if cell is None:
+                    break
+                parents = {name: self._store.folder(key) for name, key in cell.parents.items()}
+                self._table.started(cell)
+                self._progress.started(cell)
+                executor.submit(slot, cell, parents, self._store.stage(cell.key))
+            for cell, outcome in executor.wait(_POLL_SECONDS):
+                self._finish(cell, outcome)
+
+    def _claim(self, group: str, taken: set[str]) -> Cell | None:
+        """The next cell that is ready, claimed: of `group` if possible, else of one no worker is on."""
+        ready = [cell for cell in self.pending.values() if self._ready(cell)]
+        order = {True: 0, False: 1}
+        for cell in sorted(
+            ready, key=lambda c: (order[c.group == ""], order[c.group == group], order[c.group not in taken])
+        ):
+            if not self._store.try_lock(cell.key):
+                self._elsewhere[cell.key] = time.monotonic() + _POLL_SECONDS
+                continue
+            # Another run may have finished it since we looked.
+            if self._take_stored(cell):
+                self._store.unlock(cell.key)
+                self._progress.ended(cell, self.outcomes[cell.key])
+                continue
+            del self.pending[cell.key]
+            return cell
+        return None
+
+    def _ready(self, cell: Cell) -> bool:
+        return time.monotonic() >= self._elsewhere.get(cell.key, 0.0) and all(
+            key in self.outcomes for key in cell.parents.values()
+        )
+
+    def _fail_orphans(self) -> None:
+        """End cells whose parents gave nothing to work on."""
+        for cell in list(self.pending.values()):
+            for key in cell.parents.values():
+                parent = self.outcomes.get(key)
+                if parent is not None and parent.status is not Status.OK:
+                    del self.pending[cell.key]
+                    reason = f"{self.cells[key].label}: {parent.reason}"
+                    self.outcomes[cell.key] = Outcome(Status.FAILED, reason)
+                    self._progress.ended(cell, self.outcomes[cell.key])
+                    break
+
+    def _finish(self, cell: Cell, outcome: Outcome) -> None:
+        if cell.kind != READING and outcome.status is Status.FAILED:
+            self._store.unstage(cell.key)
+            _raise_if_fixable(outcome, self._store)
+        if outcome.status in KEPT:
+            self._store.commit(cell, outcome, self._provenance)
+        else:
+            self._store.unstage(cell.key)
+        self._table.ended(cell, outcome)
+        self._store.unlock(cell.key)
+        self.outcomes[cell.key] = outcome
+        self._progress.ended(cell, outcome)
+
+
+def _raise_if_fixable(outcome: Outcome, store: Store) -> None:
+    """genbench's own steps fail for reasons that a person can fix, and that no other cell would escape."""
+    if "No space left" in outcome.reason or "Disk quota" in outcome.reason:
+        raise disk_full(store.root)
+    if outcome.reason.startswith("UserError: "):
+        raise UserError(outcome.reason.removeprefix("UserError: ").rpartition(" (")[0])
+
+
+def _provenance() -> dict[str, Any]:
+    packages = {}
+    for name in ("genbench", "torch", "numpy", "safetensors", "scikit-learn"):
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = "unknown"
+    return {
+        "packages": packages,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

@@ -1,0 +1,32 @@
+"""Which code computes which kind of cell. Steps are named as text so that planning imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+__all__ = ["STEPS", "load_step"]
+
+Step = Callable[[Mapping[str, Any], Mapping[str, Path], Path], dict[str, Any]]
+"""(inputs, folders of the parents, folder for its files) -> small JSON result."""
+
+STEPS = {
+    "training_data": "genbench.population.steps:training_data",
+    "heldout_data": "genbench.population.steps:heldout_data",
+    "network": "genbench.population.steps:train_network",
+    "evidence": "genbench.population.steps:evaluate",
+}
+
+
+def load_step(kind: str) -> Step:
+    """The function that computes cells of this kind."""
+    step: Step = load_named(STEPS[kind])
+    return step
+
+
+def load_named(name: str) -> Any:
+    """What "package.module:attribute" names."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)

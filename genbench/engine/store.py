@@ -1,0 +1,355 @@
+"""The store: one folder per finished cell, written whole or not at all, checked whenever it is read.
+
+    STORE/
+      genbench-store.json            format version
+      cells/ab/abcdef.../            one finished cell
+        manifest.json                key, kind, inputs, result, sha256 of every other file
+        *.safetensors, *.json        its files
+        cost.json                    seconds, memory, package versions: not part of the result
+      readings.sqlite                index of the readings for queries, rebuilt from cells/ at need
+      staging/RUN/                   cells in flight; removed when their run is gone
+      locks                          byte-range locks, one byte per cell
+
+The folders are the truth. Everything in them but `cost.json` is a function of the cell's key.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from genbench.engine.cells import Cell, Cost, Outcome, Status
+from genbench.errors import StoreError
+from genbench.keys import canonical_json, text_hash
+
+__all__ = ["Damage", "Store", "disk_full", "file_hash", "read_manifest", "write_atomically"]
+
+FORMAT = 1
+_MARKER = "genbench-store.json"
+_MANIFEST = "manifest.json"
+_COST = "cost.json"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A stored file that is not what was written."""
+
+    key: str
+    file: Path
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.problem}"
+
+
+class Store:
+    """Results of cells in a folder that several runs may share."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._cells = root / "cells"
+        self._run = root / "staging" / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._run_lock: int | None = None
+        with _explained(root, "created"):
+            self._require_store()
+            self._cells.mkdir(exist_ok=True)
+            self._run_lock = self._enter()
+            # Opened once: closing any descriptor of this file would drop all its locks.
+            self._locks = os.open(root / "locks", os.O_RDWR | os.O_CREAT, 0o666)
+        self._remove_dead_runs()
+
+    def _require_store(self) -> None:
+        marker = self.root / _MARKER
+        if marker.exists():
+            try:
+                found = json.loads(marker.read_text()).get("format")
+            except (ValueError, AttributeError):
+                found = None
+            if found != FORMAT:
+                raise StoreError(
+                    f"{marker} is not that of a store of format {FORMAT}; choose another folder with --store"
+                )
+            return
+        # Another run may be creating the store at this moment: its half-made marker is no foreign file.
+        if self.root.is_dir() and not all(_MARKER in entry.name for entry in self.root.iterdir()):
+            if marker.exists():
+                return  # it has just been created
+            raise StoreError(
+                f"{self.root} is neither a genbench store nor empty; choose a new folder with --store"
+            )
+        if self.root.exists() and not self.root.is_dir():
+            raise StoreError(f"{self.root} is a file, not a folder; choose a folder with --store")
+        self.root.mkdir(parents=True, exist_ok=True)
+        write_atomically(marker, canonical_json({"format": FORMAT}) + "\n")
+
+    def _enter(self) -> int:
+        """Make this run's staging folder; it appears under its name only once it is locked."""
+        unborn = self._run.with_name(f".{self._run.name}")
+        unborn.mkdir(parents=True)
+        lock = _lock_file(unborn / ".lock")
+        unborn.rename(self._run)
+        return lock
+
+    def _remove_dead_runs(self) -> None:
+        for run in self._run.parent.iterdir():
+            if run == self._run or run.name.startswith("."):
+                continue
+            try:
+                lock = _lock_file(run / ".lock", create=False)
+            except OSError:
+                continue  # its run is alive, or another run is removing it
+            shutil.rmtree(run, ignore_errors=True)
+            os.close(lock)
+
+    def close(self) -> None:
+        """Leave the store: drop the run's staging folder and locks."""
+        shutil.rmtree(self._run, ignore_errors=True)
+        for descriptor in (self._run_lock, self._locks):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._run_lock = None
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    def folder(self, key: str) -> Path:
+        """Where the finished cell `key` lies or would lie."""
+        return self._cells / key[:2] / key
+
+    def finished(self) -> Iterator[str]:
+        """Keys of all finished cells, in order."""
+        for shelf in sorted(self._cells.iterdir()):
+            yield from sorted(folder.name for folder in shelf.iterdir())
+
+    def read(self, key: str) -> Outcome | Damage | None:
+        """The stored outcome, None if there is none, or what is wrong with it. Every byte is checked."""
+        folder = self.folder(key)
+        if not folder.is_dir():
+            return None
+        manifest = _read_sealed(folder / _MANIFEST)
+        cost = _read_sealed(folder / _COST)
+        for name, part in ((_MANIFEST, manifest), (_COST, cost)):
+            if isinstance(part, str):
+                return Damage(key, folder / name, part)
+        assert isinstance(manifest, dict)
+        assert isinstance(cost, dict)
+        if manifest["key"] != key:
+            return Damage(key, folder / _MANIFEST, f"belongs to another cell, {manifest['key']}")
+        files: dict[str, str] = manifest["files"]
+        for name, expected in files.items():
+            try:
+                found = file_hash(folder / name)
+            except OSError as problem:
+                return Damage(key, folder / name, problem.strerror or "cannot be read")
+            if found != expected:
+                return Damage(key, folder / name, "checksum differs from the one it was written with")
+        extra = {p.name for p in folder.iterdir()} - files.keys() - {_MANIFEST, _COST}
+        if extra:
+            return Damage(key, folder / min(extra), "was not written by genbench")
+        return Outcome(
+            status=Status(manifest["status"]),
+            reason=manifest["reason"],
+            result=manifest["result"],
+            cost=Cost(**cost["cost"]),
+            computed=False,
+        )
+
+    def manifest(self, key: str) -> dict[str, Any] | None:
+        """Kind, inputs and result of a finished cell, or None if there is no sound manifest."""
+        sealed = _read_sealed(self.folder(key) / _MANIFEST)
+        return sealed if isinstance(sealed, dict) else None
+
+    def provenance(self, key: str) -> dict[str, Any]:
+        """Package versions, platform and time under which a finished cell was computed."""
+        sealed = _read_sealed(self.folder(key) / _COST)
+        return dict(sealed["provenance"]) if isinstance(sealed, dict) else {}
+
+    def discard(self, key: str) -> None:
+        """Forget a finished cell, so that it is made again."""
+        with _explained(self.root, "changed"):
+            doomed = self._run / f"discarded-{uuid.uuid4().hex[:8]}"
+            try:
+                self.folder(key).rename(doomed)  # whole or not at all, like its coming
+            except FileNotFoundError:
+                return
+            shutil.rmtree(doomed, ignore_errors=True)
+
+    # -- writing -------------------------------------------------------------------------------------
+
+    @property
+    def scratch(self) -> Path:
+        """A folder for temporary files that goes when this run does, however it ends."""
+        folder = self._run / "scratch"
+        with _explained(self.root, "written"):
+            folder.mkdir(exist_ok=True)
+        return folder
+
+    def stage(self, key: str) -> Path:
+        """An empty folder for the files of a cell in flight."""
+        folder = self._run / key
+        with _explained(self.root, "written"):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        return folder
+
+    def unstage(self, key: str) -> None:
+        """Drop what a cell in flight left behind."""
+        shutil.rmtree(self._run / key, ignore_errors=True)
+
+    def commit(self, cell: Cell, outcome: Outcome, provenance: Mapping[str, Any]) -> None:
+        """Seal the staged folder of `cell` and put it in place by one rename."""
+        staged = self._run / cell.key
+        with _explained(self.root, "written"):
+            files = {path.name: file_hash(path) for path in sorted(staged.iterdir())}
+            for name in files:
+                _fsync(staged / name)
+            manifest = {
+                "key": cell.key,
+                "kind": cell.kind,
+                "inputs": dict(cell.inputs),
+                "about": dict(cell.about),
+                "parents": dict(cell.parents),
+                "status": str(outcome.status),
+                "reason": outcome.reason,
+                "result": dict(outcome.result),
+                "files": files,
+            }
+            _write_sealed(staged / _MANIFEST, manifest)
+            _write_sealed(staged / _COST, {"cost": asdict(outcome.cost), "provenance": dict(provenance)})
+            _fsync(staged)
+            target = self.folder(cell.key)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                staged.rename(target)
+            except OSError as problem:
+                if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                # Another run finished the same cell first; both hold the same result.
+                shutil.rmtree(staged, ignore_errors=True)
+                return
+            _fsync(target.parent)
+
+    # -- sharing -------------------------------------------------------------------------------------
+
+    def try_lock(self, key: str) -> bool:
+        """Claim a cell for this run; False if another live run holds it. A dead run holds nothing."""
+        try:
+            fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(key), os.SEEK_SET)
+        except OSError as problem:
+            if problem.errno in (errno.EACCES, errno.EAGAIN):
+                return False
+            raise
+        return True
+
+    def unlock(self, key: str) -> None:
+        """Give a claimed cell back."""
+        fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, _offset(key), os.SEEK_SET)
+
+
+def _offset(key: str) -> int:
+    # A byte of the lock file per cell, far beyond its end: locks need no bytes to exist. 2^62 places
+    # make it all but impossible that two cells of a store share one, and sharing would only delay.
+    return int(key[:16], 16) >> 2
+
+
+def _lock_file(path: Path, create: bool = True) -> int:
+    descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def file_hash(path: Path) -> str:
+    """sha256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished cell's folder, for steps that read their parents' results."""
+    sealed = _read_sealed(folder / _MANIFEST)
+    if isinstance(sealed, str):
+        raise StoreError(f"{folder / _MANIFEST}: {sealed}; run the same command again to make it anew")
+    return sealed
+
+
+def _write_sealed(path: Path, body: Mapping[str, Any]) -> None:
+    """Write JSON with the checksum of its own body as the first line."""
+    text = json.dumps(body, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False)
+    path.write_text(text_hash(text) + "\n" + text + "\n", encoding="utf-8")
+    _fsync(path)
+
+
+def _read_sealed(path: Path) -> dict[str, Any] | str:
+    """The body, or what is wrong with the file."""
+    try:
+        seal, newline, text = path.read_bytes().decode().partition("\n")
+    except OSError as problem:
+        return problem.strerror or "cannot be read"
+    except UnicodeDecodeError:
+        return "is not text any more"
+    if not newline or not text.endswith("\n") or text_hash(text[:-1]) != seal:
+        return "checksum differs from the one it was written with"
+    body: dict[str, Any] = json.loads(text)
+    return body
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file so that a reader sees the old or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        _fsync(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def disk_full(where: Path) -> StoreError:
+    """What to say when the disk of a store is full."""
+    return StoreError(
+        f"the disk of {where} is full; free some space or choose another disk with --store, "
+        "then run the same command again: finished cells are kept"
+    )
+
+
+@contextmanager
+def _explained(root: Path, done: str) -> Iterator[None]:
+    """Turn the operating system's refusals into one sentence that says what to do."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise disk_full(root) from problem
+        if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise StoreError(
+                f"the store {root} cannot be {done}: no permission for {problem.filename}; "
+                "choose a folder you may write to with --store"
+            ) from problem
+        raise StoreError(f"the store {root} cannot be {done}: {problem}; check --store") from problem
