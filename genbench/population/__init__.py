@@ -1,0 +1,1 @@
+"""Populations of small networks trained from scratch over a grid of hyperparameters."""

@@ -1,0 +1,84 @@
+"""Turns a population suite into cells. Imports no torch: `genbench plan` and resuming stay instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from genbench.engine.cells import Cell, make_cell
+from genbench.keys import derive_seed
+from genbench.registry import load_registry
+from genbench.suites import Suite
+
+__all__ = ["PopulationPlan", "SubjectCells", "plan_population"]
+
+_VERSION = 1
+"""Code version of the steps in `genbench.population.steps`; raise it when one would give other bits."""
+
+
+@dataclass(frozen=True)
+class SubjectCells:
+    """One network of a population: how it is made and how it is judged."""
+
+    label: str
+    hyperparameters: dict[str, Any]
+    network: Cell
+    evidence: Cell
+
+
+@dataclass(frozen=True)
+class PopulationPlan:
+    """All cells of a suite but the readings."""
+
+    training_data: Cell
+    heldout_data: Cell
+    subjects: list[SubjectCells]
+
+    def cells(self) -> list[Cell]:
+        """Parents before children."""
+        cells = [self.training_data, self.heldout_data]
+        for subject in self.subjects:
+            cells += [subject.network, subject.evidence]
+        return cells
+
+
+def plan_population(suite: Suite) -> PopulationPlan:
+    """The cells of `suite`; everything that determines a result is in its key."""
+    dataset = load_registry().get("datasets", suite.data["dataset"]).item
+    # `quick` is in the first key, and keys contain their parents': quick cells are never full ones.
+    common = {"step": _VERSION, "dataset": dataset.name, "dataset_version": dataset.version}
+    training = make_cell(
+        "training_data",
+        f"training data of {dataset.name}",
+        {**common, "train_size": suite.data["train_size"], "seed": suite.data["seed"], "quick": suite.quick},
+    )
+    heldout = make_cell("heldout_data", f"held-out data of {dataset.name}", common, {"training": training})
+    return PopulationPlan(
+        training, heldout, [_subject(suite, point, training, heldout) for point in suite.points()]
+    )
+
+
+def _subject(suite: Suite, point: dict[str, Any], training: Cell, heldout: Cell) -> SubjectCells:
+    label = " ".join(f"{_short(name)}={value}" for name, value in point.items())
+    settings = {**suite.train, **point}
+    seed = settings.pop("seed")
+    network = make_cell(
+        "network",
+        f"train {label}",
+        {
+            "step": _VERSION,
+            **settings,
+            # The architecture's shape and the seed decide the initial weights, nothing else does.
+            "init_seed": derive_seed("init", seed),
+            "order_seed": derive_seed("order", seed),
+        },
+        {"training": training},
+    )
+    evidence = make_cell(
+        "evidence", f"evaluate {label}", {"step": _VERSION}, {"network": network, "heldout": heldout}
+    )
+    return SubjectCells(label, point, network, evidence)
+
+
+def _short(name: str) -> str:
+    return {"learning_rate": "lr"}.get(name, name)

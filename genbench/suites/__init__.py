@@ -1,0 +1,5 @@
+"""Suites: what is tested, as TOML files that are checked before anything runs."""
+
+from genbench.suites.suite import Suite, load_suite, read_suite
+
+__all__ = ["Suite", "load_suite", "read_suite"]
