@@ -1,0 +1,110 @@
+"""The command line. Commands are imported when they are called, so that `--help` stays instant."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from genbench.errors import UserError
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "run": "genbench.cli.run:run",
+    "plan": "genbench.cli.run:plan",
+    "measures": "genbench.cli.listings:measures",
+    "suites": "genbench.cli.listings:suites",
+    "backbones": "genbench.cli.listings:backbones",
+    "datasets": "genbench.cli.listings:datasets",
+    "plugins": "genbench.cli.listings:plugins",
+    "check": "genbench.cli.author:check",
+    "new": "genbench.cli.author:new",
+    "doctor": "genbench.cli.doctor:doctor",
+}
+
+
+class _Commands(click.Group):
+    """Finds commands by name in `_COMMANDS` and suggests the nearest for a wrong one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], _COMMANDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "`genbench --help` lists them all"
+            raise click.UsageError(f"unknown command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="genbench", message="%(prog)s %(version)s")
+def _genbench() -> None:
+    """Test generalization measures of deep networks against held-out truth.
+
+    \b
+    genbench run --measure path_norm      score a measure on the default suite
+    genbench run --measure ./mine.py      score your own, from one file
+    genbench measures                     what can be scored
+    genbench new mymeasure                start a measure of your own as a package
+    """
+
+
+def main(args: list[str] | None = None) -> None:
+    """Entry point: one sentence and exit code 2 for what a person can fix, no traceback."""
+    try:
+        code = _genbench.main(args, prog_name="genbench", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as problem:
+        click.echo(problem.format_message())
+        code = 0
+    except click.ClickException as problem:
+        where = getattr(problem, "ctx", None)
+        command = where.command_path if where is not None else "genbench"
+        message = " ".join(problem.format_message().split()).rstrip(".")
+        if "did you mean" not in message.lower() and "lists them" not in message:
+            message += f"; see `{command} --help`"
+        _fail(message)
+    except UserError as problem:
+        if _debugging():
+            raise
+        _fail(str(problem))
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("genbench: stopped; run the same command again to go on from here", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader has gone (`genbench measures | head`): keep Python from complaining at exit too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(141)
+    except Exception as problem:
+        if _debugging():
+            raise
+        _fail(
+            f"internal error, {type(problem).__name__}: {' '.join(str(problem).split())}; "
+            "run the command with --debug for the traceback and report it",
+            code=70,
+        )
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _debugging() -> bool:
+    return "--debug" in sys.argv or bool(os.environ.get("GENBENCH_DEBUG"))
+
+
+def _fail(message: str, code: int = 2) -> None:
+    click.echo(f"genbench: {message}", err=True)
+    sys.exit(code)

@@ -1,0 +1,196 @@
+"""Commands that list what there is. None of them imports torch."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from genbench.cli.common import common_options
+from genbench.report.tables import print_json, print_table
+
+if TYPE_CHECKING:
+    from genbench.contract import Measure
+    from genbench.registry import Entry, PluginReport
+
+
+@click.command()
+@click.argument("name", required=False)
+@common_options
+def measures(name: str | None, as_json: bool) -> None:
+    """List the measures, or show one: its formula, reference and limits."""
+    from genbench.registry import find_measure, load_registry
+
+    if name is not None:
+        entries = find_measure(name)
+        if as_json:
+            print_json([_measure_record(entry) for entry in entries])
+        else:
+            for entry in entries:
+                _show_measure(entry)
+        return
+    records = [_measure_record(entry) for entry in load_registry().measures.values()]
+    if as_json:
+        print_json(records)
+        return
+    print_table(["name", "category", "paper", "needs", "summary"], records, title=f"{len(records)} measures")
+    click.echo("genbench measures NAME shows one; genbench run --measure NAME scores it", err=True)
+
+
+def _measure_record(entry: Entry[Measure]) -> dict[str, Any]:
+    measure = entry.item
+    record = {f.name: getattr(measure, f.name) for f in fields(measure) if f.name != "function"}
+    needs = ", ".join(sorted(measure.needs))
+    return {**record, "needs": needs, "description": measure.description, "source": str(entry.source)}
+
+
+def _show_measure(entry: Entry[Measure]) -> None:
+    record = _measure_record(entry)
+    click.echo(f"{record.pop('name')}\n\n{record.pop('description')}\n")
+    for key, value in record.items():
+        if key != "summary" and value != "":
+            click.echo(f"  {key.replace('_', ' ')}: {value}")
+
+
+@click.command()
+@common_options
+def suites(as_json: bool) -> None:
+    """List the suites that a measure can be run on."""
+    from genbench.errors import UserError
+    from genbench.registry import load_registry
+    from genbench.suites import read_suite
+
+    records = []
+    for name, entry in load_registry().suites.items():
+        try:
+            suite = read_suite(entry.item.path)
+            status, summary, networks = "ready", suite.summary, str(len(suite.points()))
+        except UserError as problem:
+            status, summary, networks = "broken", str(problem), ""
+        records.append(
+            {
+                "name": name,
+                "networks": networks,
+                "status": status,
+                "summary": summary,
+                "source": str(entry.source),
+                "path": str(entry.item.path),
+            }
+        )
+    if as_json:
+        print_json(records)
+    else:
+        print_table(["name", "networks", "status", "summary", "source"], records, right=["networks"])
+
+
+@click.command()
+@common_options
+def backbones(as_json: bool) -> None:
+    """List pretrained networks, and whether each can be used on this machine now."""
+    from genbench.contract import BackboneRequest
+    from genbench.registry import load_registry
+
+    records = []
+    for entry in load_registry().backbones.values():
+        item = entry.item
+        found = item.available(BackboneRequest())
+        records.append(
+            {
+                "name": item.name,
+                "family": item.family,
+                "weights": "" if item.weight_count is None else f"{item.weight_count:,}",
+                "features": item.feature_width or "",
+                "input": item.image_size or "",
+                "status": "ready" if found.ready else "missing",
+                "source": item.source,
+                "detail": found.detail,
+                "summary": item.summary,
+            }
+        )
+    _print_available(records, ["name", "weights", "features", "input", "status", "detail"], as_json)
+
+
+@click.command()
+@common_options
+def datasets(as_json: bool) -> None:
+    """List data sets, and whether each can be used on this machine now."""
+    from genbench.contract import DataRequest
+    from genbench.registry import load_registry
+
+    records = []
+    for entry in load_registry().datasets.values():
+        item = entry.item
+        found = item.available(DataRequest())
+        size = item.image_size
+        records.append(
+            {
+                "name": item.name,
+                "classes": item.classes or "",
+                "image": "" if size is None else f"{size[0]}×{size[1]}×{size[2]}",
+                "status": "ready" if found.ready else "missing",
+                "source": item.source,
+                "detail": found.detail,
+                "summary": item.summary,
+            }
+        )
+    _print_available(records, ["name", "classes", "image", "status", "detail"], as_json)
+
+
+def _print_available(records: list[dict[str, Any]], columns: list[str], as_json: bool) -> None:
+    if as_json:
+        print_json(records)
+    else:
+        print_table(columns, records, right=["weights", "features", "input", "classes"])
+
+
+@click.command()
+@common_options
+def plugins(as_json: bool) -> None:
+    """List plugins with what each offers; a broken one with the reason."""
+    from genbench.registry import load_registry
+
+    reports = load_registry().plugins
+    if as_json:
+        print_json([_plugin_record(report) for report in reports])
+        return
+    print_table(
+        ["plugin", "version", "status", "offers", "ms"], [_plugin_row(r) for r in reports], right=["ms"]
+    )
+    for report in reports:
+        for problem in report.problems:
+            click.echo(f"{report.source.plugin} ({report.source}): {problem}")
+        if report.trace:
+            click.echo("    " + report.trace.rstrip().replace("\n", "\n    "))
+        if report.heavy_imports:
+            names = ", ".join(report.heavy_imports)
+            click.echo(
+                f"{report.source.plugin} ({report.source}): imports {names} while loading, which slows every "
+                "command down; move the import into the function that needs it"
+            )
+
+
+def _plugin_row(report: PluginReport) -> dict[str, Any]:
+    offers = "; ".join(f"{len(names)} {kind}" for kind, names in report.offers.items())
+    return {
+        "plugin": report.source.plugin,
+        "version": str(report.source),
+        "status": "ok" if report.ok else "broken",
+        "offers": offers,
+        "ms": f"{report.seconds * 1000:.0f}",
+    }
+
+
+def _plugin_record(report: PluginReport) -> dict[str, Any]:
+    return {
+        "plugin": report.source.plugin,
+        "kind": report.source.kind,
+        "distribution": report.source.distribution,
+        "version": report.source.version,
+        "ok": report.ok,
+        "offers": report.offers,
+        "problems": report.problems,
+        "traceback": report.trace,
+        "seconds": report.seconds,
+        "heavy_imports": report.heavy_imports,
+    }

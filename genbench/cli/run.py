@@ -1,0 +1,144 @@
+"""`genbench run` and `genbench plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from genbench.cli.common import common_options, store_option
+from genbench.report.tables import print_json, print_table
+
+if TYPE_CHECKING:
+    from genbench.runs import Plan
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_SUITE = "digits"
+
+
+def _what_to_run(function: F) -> F:
+    for option in (
+        click.option("--quick", is_flag=True, help="A small subset to try out; kept apart from the rest."),
+        click.option("--all", "all_measures", is_flag=True, help="Every registered measure."),
+        click.option(
+            "--measure", "-m", "specs", multiple=True, metavar="NAME|FILE.py[:FUNCTION]",
+            help="A measure by name, or from a file; may be repeated.",
+        ),
+        click.option(
+            "--suite", "-s", default=DEFAULT_SUITE, show_default=True, metavar="NAME|FILE.toml",
+            help="What to run it on.",
+        ),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.command()
+@_what_to_run
+@store_option
+@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Worker processes.  [default: one per core]")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True,
+    metavar="SECONDS", help="Time limit of one cell.",
+)  # fmt: skip
+@click.option(
+    "--memory", metavar="SIZE", help="Memory limit of one cell, as 4G or 500M.  [default: half the machine]"
+)
+@click.option("--executor", default="local", show_default=True, help="How cells are run.")
+@common_options
+def run(
+    suite: str,
+    specs: tuple[str, ...],
+    all_measures: bool,
+    quick: bool,
+    store: Path,
+    jobs: int | None,
+    timeout: float,
+    memory: str | None,
+    executor: str,
+    as_json: bool,
+) -> int:
+    """Compute measures on a suite and score them against held-out truth.
+
+    The same command goes on after an interruption; finished work is never done twice.
+    """
+    from genbench.engine.guard import Limits
+    from genbench.report.progress import make_progress
+    from genbench.report.runs import run_record, show_run
+    from genbench.runs import execute
+
+    plan_ = _plan(suite, specs, all_measures, quick)
+    limits = Limits(timeout, _memory(memory))
+    with make_progress(plan_, quiet=as_json) as progress:
+        report = execute(plan_, store, progress, jobs=jobs, limits=limits, executor=executor)
+    if as_json:
+        print_json(run_record(report))
+    else:
+        show_run(report)
+    return 0 if report.sound else 1
+
+
+@click.command()
+@_what_to_run
+@store_option
+@common_options
+def plan(
+    suite: str, specs: tuple[str, ...], all_measures: bool, quick: bool, store: Path, as_json: bool
+) -> None:
+    """Say what `run` would do and how long it would take, without doing it."""
+    from genbench.report.estimate import estimate
+
+    plan_ = _plan(suite, specs, all_measures, quick)
+    forecast = estimate(plan_, store)
+    if as_json:
+        print_json(forecast.record())
+        return
+    print_table(
+        ["step", "cells", "stored", "to compute", "seconds each"],
+        forecast.rows(),
+        title=f"suite {plan_.suite.title}",
+        right=["cells", "stored", "to compute", "seconds each"],
+    )
+    click.echo(forecast.sentence())
+
+
+def _plan(suite: str, specs: tuple[str, ...], all_measures: bool, quick: bool) -> Plan:
+    from genbench.errors import UserError
+    from genbench.registry import find_measure, load_registry
+    from genbench.runs import make_plan
+    from genbench.suites import load_suite
+
+    if not specs and not all_measures:
+        raise UserError("say what to run: --measure NAME, --measure ./file.py, or --all")
+    chosen = [entry for spec in dict.fromkeys(specs) for entry in find_measure(spec)]
+    named = {entry.item.name for entry in chosen}
+    registered = load_registry().measures.values()
+    for entry in registered:
+        # The baselines are the anchors of every table; they cost next to nothing.
+        wanted = all_measures or (entry.item.category == "baseline" and entry.source.kind == "built-in")
+        if wanted and entry.item.name not in named:
+            chosen.append(entry)
+    return make_plan(load_suite(suite, quick=quick), chosen)
+
+
+def _memory(text: str | None) -> int:
+    from genbench.errors import UserError
+
+    if text is None:
+        import psutil
+
+        return int(psutil.virtual_memory().total // 2)
+    number, unit = text[:-1], text[-1:].upper()
+    scale = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}.get(unit)
+    if scale is None:
+        number, scale = text, 1
+    try:
+        size = int(float(number) * scale)
+    except (ValueError, OverflowError):
+        size = 0
+    if size <= 0:
+        raise UserError(f"--memory {text!r} is not a size; write 500M or 4G")
+    return size

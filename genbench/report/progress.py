@@ -1,0 +1,124 @@
+"""Progress of a run on standard error: bars on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from genbench.engine.cells import Cell, Outcome, Status
+from genbench.report.estimate import KIND_NAMES, duration
+from genbench.runs import Plan
+
+if TYPE_CHECKING:
+    import rich.progress
+
+    from genbench.engine.scheduler import Progress
+
+__all__ = ["make_progress"]
+
+_QUIET_SECONDS = 5.0
+
+
+@contextmanager
+def make_progress(plan: Plan, *, quiet: bool = False) -> Iterator[Progress]:
+    """The progress display that fits where standard error goes."""
+    print(_headline(plan), file=sys.stderr)
+    if sys.stderr.isatty() and not quiet:
+        with _Bars() as bars:
+            yield bars
+    else:
+        yield _Lines()
+
+
+def _headline(plan: Plan) -> str:
+    networks, measures = len(plan.population.subjects), len(plan.measures)
+    mark = "  [quick: a small subset, not comparable with full results]" if plan.suite.quick else ""
+    return f"suite {plan.suite.title}: {networks} networks × {measures} measures{mark}"
+
+
+def _counts(stored: list[Cell], pending: list[Cell]) -> str:
+    return f"{len(stored)} of {len(stored) + len(pending)} cells are stored, {len(pending)} to compute"
+
+
+def _failed(outcome: Outcome) -> bool:
+    return outcome.status not in (Status.OK, Status.NOT_APPLICABLE)
+
+
+class _Lines:
+    """Plain lines: the plan, failures and notes at once, a count every few seconds."""
+
+    def __init__(self) -> None:
+        self._total = self._done = 0
+        self._began = self._spoke = time.monotonic()
+
+    def begin(self, stored: list[Cell], pending: list[Cell]) -> None:
+        self._total, self._done = len(stored) + len(pending), len(stored)
+        print(_counts(stored, pending), file=sys.stderr)
+
+    def started(self, cell: Cell) -> None:
+        pass
+
+    def ended(self, cell: Cell, outcome: Outcome) -> None:
+        self._done += 1
+        if _failed(outcome):
+            self.note(f"{cell.label}: {outcome.status}: {outcome.reason}")
+        now = time.monotonic()
+        if now - self._spoke > _QUIET_SECONDS or self._done == self._total:
+            self._spoke = now
+            print(f"{self._done}/{self._total} cells, {duration(now - self._began)}", file=sys.stderr)
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+class _Bars:
+    """One rich progress bar per kind of cell."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("[dim]{task.fields[now]}"),
+            console=Console(stderr=True),
+        )
+        self._bars: dict[str, rich.progress.TaskID] = {}
+
+    def __enter__(self) -> _Bars:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+    def begin(self, stored: list[Cell], pending: list[Cell]) -> None:
+        self._progress.console.print(_counts(stored, pending), highlight=False)
+        done = Counter(cell.kind for cell in stored)
+        for kind, count in Counter(cell.kind for cell in pending).items():
+            self._bars[kind] = self._progress.add_task(
+                KIND_NAMES.get(kind, kind),
+                total=count + done[kind],
+                completed=done[kind],
+                now="",
+                start=False,
+            )
+
+    def started(self, cell: Cell) -> None:
+        self._progress.start_task(self._bars[cell.kind])
+        self._progress.update(self._bars[cell.kind], now=cell.label)
+
+    def ended(self, cell: Cell, outcome: Outcome) -> None:
+        self._progress.update(self._bars[cell.kind], advance=1)
+        if _failed(outcome):
+            self.note(f"{cell.label}: {outcome.status}: {outcome.reason}")
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(text, style="yellow", highlight=False, markup=False)

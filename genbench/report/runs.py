@@ -1,0 +1,136 @@
+"""The result of a run as tables and as a JSON document."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from genbench import __version__
+from genbench.engine.cells import Outcome, Status
+from genbench.report.tables import print_table
+from genbench.runs import MeasureReport, RunReport
+
+__all__ = ["run_record", "show_run"]
+
+_QUICK = "quick run: a small subset, not comparable with full results"
+
+
+def show_run(report: RunReport) -> None:
+    """Print the readings of the measures asked for, then every measure's score."""
+    asked = [m for m in report.measures if m.measure.category != "baseline"] or report.measures
+    if len(asked) <= 3:
+        for measure in asked:
+            _show_readings(report, measure)
+    else:
+        _show_problems(report)
+    _show_scores(report)
+    if report.plan.suite.quick:
+        click.echo(_QUICK)
+    click.echo(f"store: {report.store}")
+
+
+def _show_readings(report: RunReport, measure: MeasureReport) -> None:
+    rows = []
+    for subject, outcome in measure.outcomes.items():
+        evidence = report.evidence[subject]
+        rows.append(
+            {
+                "network": subject if evidence.get("converged", True) else f"{subject} (unconverged)",
+                "reading": _value(outcome),
+                "status": str(outcome.status),
+                "gap": f"{evidence['gap']:.4f}" if "gap" in evidence else "",
+                "seconds": f"{outcome.cost.seconds + outcome.cost.shared_seconds:.2g}",
+                "why": outcome.reason,
+            }
+        )
+    columns = ["network", "reading", "status", "gap", "seconds"]
+    if any(row["why"] for row in rows):
+        columns.append("why")
+    title = f"{measure.measure.name} on {report.plan.suite.title}"
+    print_table(columns, rows, title=title, right=["reading", "gap", "seconds"])
+
+
+def _show_problems(report: RunReport) -> None:
+    rows = [
+        {"measure": m.measure.name, "network": subject, "status": str(o.status), "why": o.reason}
+        for m in report.measures
+        for subject, o in m.outcomes.items()
+        if o.status is not Status.OK
+    ]
+    if rows:
+        print_table(["measure", "network", "status", "why"], rows, title="readings without a value")
+
+
+def _show_scores(report: RunReport) -> None:
+    ranked = sorted(report.measures, key=lambda m: (m.score is None, m.score.value if m.score else 0.0))
+    rows = []
+    for measure in ranked:
+        score = measure.score
+        rows.append(
+            {
+                "measure": measure.measure.name,
+                "sign-error": "" if score is None else f"{score.value:.3f}",
+                "95 %": "" if score is None else f"{score.low:.3f} to {score.high:.3f}",
+                "pairs": "" if score is None else score.pairs,
+                "readings": _counts(measure),
+                "seconds": f"{_seconds(measure):.2g}",
+            }
+        )
+    print_table(
+        ["measure", "sign-error", "95 %", "pairs", "readings", "seconds"],
+        rows,
+        title=f"sign-error against the held-out gap, {report.plan.suite.title} (0 perfect, 0.5 a coin)",
+        right=["sign-error", "pairs", "seconds"],
+    )
+
+
+def _value(outcome: Outcome) -> str:
+    return "" if outcome.value is None else f"{outcome.value:.6g}"
+
+
+def _counts(measure: MeasureReport) -> str:
+    counts = Counter(str(outcome.status) for outcome in measure.outcomes.values())
+    return ", ".join(f"{count} {status}" for status, count in counts.most_common())
+
+
+def _seconds(measure: MeasureReport) -> float:
+    return sum(o.cost.seconds + o.cost.shared_seconds for o in measure.outcomes.values())
+
+
+def run_record(report: RunReport) -> dict[str, Any]:
+    """The run as JSON values."""
+    suite = report.plan.suite
+    return {
+        "genbench": __version__,
+        "suite": suite.name,
+        "quick": suite.quick,
+        "store": str(report.store),
+        "evidence": report.evidence,
+        "measures": [_measure_record(measure) for measure in report.measures],
+    }
+
+
+def _measure_record(measure: MeasureReport) -> dict[str, Any]:
+    return {
+        "name": measure.measure.name,
+        "source": str(measure.source),
+        "higher_means": measure.measure.higher_means,
+        "sign_error": None if measure.score is None else asdict(measure.score),
+        "readings": [
+            {
+                "subject": subject,
+                "status": str(outcome.status),
+                "value": outcome.value,
+                "reason": outcome.reason,
+                "seconds": outcome.cost.seconds,
+                "shared_seconds": outcome.cost.shared_seconds,
+                "peak_bytes": outcome.cost.peak_bytes,
+                "output": outcome.output,
+                "stored": not outcome.computed,
+            }
+            for subject, outcome in measure.outcomes.items()
+        ],
+    }

@@ -1,0 +1,46 @@
+"""JSON documents and tables on standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+__all__ = ["print_json", "print_table"]
+
+
+def print_json(document: object) -> None:
+    """Print a JSON document; values that JSON does not know become text."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, title: str = "", right: Sequence[str] = ()
+) -> None:
+    """A rich table on a terminal, tab-separated lines elsewhere."""
+    if not sys.stdout.isatty():
+        if title:
+            click.echo(f"# {title}")
+        click.echo("\t".join(columns))
+        for row in rows:
+            click.echo("\t".join(" ".join(str(row.get(column, "")).split()) for column in columns))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left", title_style="bold", header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(str(row.get(column, "")), style=_style(row, column)) for column in columns))
+    Console().print(table)
+
+
+def _style(row: Mapping[str, Any], column: str) -> str:
+    if column != "status":
+        return ""
+    return {"ok": "green", "ready": "green", "not_applicable": "yellow"}.get(str(row.get(column)), "red")
