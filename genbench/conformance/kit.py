@@ -1,0 +1,90 @@
+"""Runs the checks on a measure, each in a guarded process, and collects what they found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from genbench.engine.guard import Limits
+from genbench.registry import Source
+
+__all__ = ["CheckReport", "CheckResult", "run_checks"]
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What one check found."""
+
+    name: str
+    kind: str
+    """contract: a promise every measure makes; science: a finding that cannot fail."""
+    outcome: str
+    """passed, failed, finding or not_applicable."""
+    detail: str
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What all checks found about one measure."""
+
+    measure: str
+    results: list[CheckResult]
+
+    @property
+    def failed(self) -> list[CheckResult]:
+        """Promises that were not kept."""
+        return [result for result in self.results if result.outcome == "failed"]
+
+    @property
+    def ran(self) -> int:
+        """Checks that gave an answer about the measure."""
+        return sum(result.outcome != "not_applicable" for result in self.results)
+
+    def summary(self) -> str:
+        """One line."""
+        passed = sum(result.outcome == "passed" for result in self.results)
+        findings = sum(result.outcome == "finding" for result in self.results)
+        return (
+            f"{self.measure}: {self.ran} of {len(self.results)} checks ran: "
+            f"{passed} passed, {len(self.failed)} failed, {findings} findings"
+        )
+
+    def assert_passed(self) -> None:
+        """Raise AssertionError that lists the promises not kept, or says that there was nothing to check."""
+        refusal = self.results[0] if self.results else None
+        assert refusal is not None, "no check ran"
+        assert refusal.outcome != "not_applicable", f"{self.measure} never gave a number: {refusal.detail}"
+        assert not self.failed, "\n".join(f"{r.name}: {r.detail}" for r in self.failed)
+
+
+def run_checks(
+    source: Source,
+    measure: str,
+    limits: Limits,
+    told: Callable[[CheckResult], None] = lambda result: None,
+) -> CheckReport:
+    """Run every check on `measure` of `source` in a fresh process; `told` hears of each result at once."""
+    request = {"source": asdict(source), "measure": measure, "limits": asdict(limits)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "genbench.conformance.process", str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    results = []
+    with process:
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.close()
+        for line in process.stdout:
+            results.append(CheckResult(**json.loads(line)))
+            told(results[-1])
+    if process.returncode:
+        raise RuntimeError(f"the checks themselves failed with exit code {process.returncode}")
+    return CheckReport(measure, results)

@@ -1,0 +1,57 @@
+"""The process behind `run_checks`: clean, single-threaded, forks one guarded child per check."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from genbench.conformance.checks import Broken, Check, checks
+from genbench.conformance.kit import CheckResult
+from genbench.conformance.networks import convolutional, fully_connected
+from genbench.engine.cells import Outcome, Status
+from genbench.engine.guard import Ask, Limits, die_with_parent, run_guarded
+from genbench.engine.host import prepare_torch
+from genbench.registry import Source, source_measures
+
+__all__ = ["main"]
+
+
+def main(parent: int) -> None:
+    """Read one request from standard input, write one JSON line per check."""
+    die_with_parent(parent)
+    prepare_torch()
+    request = json.loads(sys.stdin.readline())
+    source, name = Source(**request["source"]), request["measure"]
+    limits = Limits(**request["limits"])
+    _ = convolutional(), fully_connected()  # trained once, here; every check forks with them
+
+    def guarded(check: Check) -> Outcome:
+        def work(_: Ask) -> Mapping[str, Any]:
+            try:
+                return {"detail": check(source_measures(source)[name])}
+            except Broken as problem:
+                return {"broken": str(problem)}
+
+        return run_guarded(work, limits)
+
+    for title, kind, check in checks():
+        result = _result(title, kind, guarded(check))
+        print(json.dumps(asdict(result)), flush=True)
+
+
+def _result(title: str, kind: str, outcome: Outcome) -> CheckResult:
+    if outcome.status is Status.NOT_APPLICABLE:
+        return CheckResult(title, kind, "not_applicable", outcome.reason)
+    if outcome.status is not Status.OK:
+        return CheckResult(title, kind, "failed", f"{outcome.status}: {outcome.reason}")
+    if "broken" in outcome.result:
+        return CheckResult(title, kind, "failed", outcome.result["broken"])
+    verdict = "finding" if kind == "science" else "passed"
+    return CheckResult(title, kind, verdict, outcome.result["detail"])
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
