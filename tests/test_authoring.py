@@ -1,0 +1,152 @@
+"""The author kit: a new package passes its own tests, and the conformance kit catches what it should."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from genbench.authoring import package_files
+
+PLUGINS = Path(__file__).parent.parent / "plugins"
+
+
+def test_the_example_plugin_is_what_new_writes() -> None:
+    folder = PLUGINS / "genbench-example"
+    generated = ("egg-info", "__pycache__", ".pytest_cache", "build")
+    there = {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file() and not any(part in str(path.relative_to(folder)) for part in generated)
+    }
+    assert there == package_files("example")
+
+
+def test_new_never_overwrites(run, tmp_path) -> None:
+    assert run("new", "my_measure").returncode == 0
+    assert (tmp_path / "genbench-my-measure" / "src" / "genbench_my_measure" / "__init__.py").exists()
+    again = run("new", "my_measure")
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+
+
+@pytest.mark.slow
+def test_a_new_package_installs_and_passes_its_own_tests(run, tmp_path) -> None:
+    """In an environment of its own, on top of the one with genbench, as its author would have it."""
+    made = run("new", "freshly_made", "--json")
+    folder = tmp_path / json.loads(made.stdout)["folder"]
+    venv.create(tmp_path / "env", system_site_packages=True, with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    below = next(Path(path) for path in sys.path if path.endswith("site-packages"))
+    site = next((tmp_path / "env" / "lib").glob("python*/site-packages"))
+    # Also runs the .pth files there, which is how editable installs are found.
+    (site / "parent.pth").write_text(f"import site; site.addsitedir({str(below)!r})\n")
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", folder],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    tests = subprocess.run(
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert tests.returncode == 0, tests.stdout + tests.stderr
+    assert "2 passed" in tests.stdout
+    listed = subprocess.run(
+        [python, "-m", "genbench", "measures", "--json"], capture_output=True, text=True, check=True
+    )
+    assert "freshly_made" in {measure["name"] for measure in json.loads(listed.stdout)}
+
+
+def kit(
+    check_measure,
+    tmp_path,
+    body: str,
+    decorator: str = "@genbench.measure(needs={'weights', 'training_data'})",
+):
+    file = tmp_path / "candidate.py"
+    file.write_text(f"import genbench\n{decorator}\ndef candidate(subject):\n    'Summary.'\n{body}\n")
+    return check_measure(str(file), timeout=20)
+
+
+def failed(report) -> set[str]:
+    return {result.name for result in report.failed}
+
+
+def test_every_builtin_kind_of_promise_is_checked(check_measure) -> None:
+    report = check_measure("path_norm")
+    report.assert_passed()
+    assert report.ran == len(report.results) == 20
+    findings = {r.name: r.detail for r in report.results if r.kind == "science"}
+    assert findings["same function, hidden units permuted"] == "unchanged"
+    assert findings["same function, consecutive layers rescaled by 8 and 1/8"] == "unchanged"
+
+
+def test_a_norm_is_found_to_move_under_rescaling(check_measure) -> None:
+    findings = {r.name: r.detail for r in check_measure("param_norm").results}
+    assert findings["same function, hidden units permuted"] == "unchanged"
+    assert "changes by" in findings["same function, consecutive layers rescaled by 8 and 1/8"]
+
+
+@pytest.mark.parametrize(
+    ("body", "promise"),
+    [
+        ("    import torch\n    return torch.rand(()).item()", "leaves global random generators alone"),
+        ("    import random\n    return random.random()", "leaves global random generators alone"),
+        ("    import time\n    return time.time()", "same seed, same bits"),
+        (
+            "    import torch\n    return torch.rand((), generator=subject.generator).item()",
+            "says whether it is random",
+        ),
+        (
+            "    for p in subject._network.model.parameters(): p.data += 1\n    return 1.0",
+            "leaves the network and its data as they were",
+        ),
+        (
+            "    import torch\n    torch.set_default_dtype(torch.float64)\n    return 1.0",
+            "leaves torch's global settings alone",
+        ),
+        ("    return float(len(list(subject.batches())))", "does not depend on the batch size"),
+        (
+            "    import torch\n    return float(torch.get_num_threads())",
+            "does not depend on the number of threads",
+        ),
+        ("    print('hello')\n    return 1.0", "prints nothing"),
+        ("    return float(len(subject.trace()))", "declares what it needs"),
+        (
+            "    return 1 / sum(w.abs().sum().item() for w in subject.weights())",
+            "finite or not applicable: all weights zero",
+        ),
+        ("    return 'text'", "gives a finite number on an ordinary network"),
+        ("    import os\n    os._exit(1)", "gives a finite number on an ordinary network"),
+    ],
+)
+def test_a_broken_promise_is_found(check_measure, tmp_path, body, promise) -> None:
+    report = kit(check_measure, tmp_path, body)
+    assert promise in failed(report)
+    with pytest.raises(AssertionError, match=promise.split(":")[0]):
+        report.assert_passed()
+
+
+def test_check_prints_how_many_ran_and_fails_for_a_bad_measure(run, tmp_path) -> None:
+    good = run("check", "param_norm")
+    assert good.returncode == 0
+    assert "param_norm: 20 of 20 checks ran: 15 passed, 0 failed, 5 findings" in good.stdout
+    (tmp_path / "bad.py").write_text(
+        "import genbench\n@genbench.measure\ndef bad(s):\n    'S.'\n    return 'x'\n"
+    )
+    bad = run("check", "bad.py")
+    assert bad.returncode == 1
+    assert "returned str" in bad.stdout
+
+
+def test_a_measure_that_never_applies_has_not_passed(check_measure, tmp_path) -> None:
+    report = kit(check_measure, tmp_path, "    raise genbench.NotApplicable('never')")
+    with pytest.raises(AssertionError, match="never gave a number"):
+        report.assert_passed()

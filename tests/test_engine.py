@@ -1,0 +1,182 @@
+"""Cells of work that survive anything."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import TINY_SUITE, cell_files, command, readings
+
+from genbench.registry import load_registry
+
+MEASURES = ["path_norm", "inverse_margin", "pacbayes_flatness", "baseline_random"]
+
+
+def options(*more: str | Path) -> list[str | Path]:
+    chosen = [option for name in MEASURES for option in ("--measure", name)]
+    return ["run", *chosen, "--suite", "tiny.toml", "--json", *more]
+
+
+def table(store: Path) -> list[tuple[object, ...]]:
+    with sqlite3.connect(store / "readings.sqlite") as connection:
+        return connection.execute(
+            "SELECT key, suite, quick, subject, measure, status, reason, value FROM readings ORDER BY key"
+        ).fetchall()
+
+
+def starts(store: Path) -> dict[str, int]:
+    """How often the computation of each cell was begun."""
+    if not (store / "readings.sqlite").exists():
+        return {}
+    with sqlite3.connect(store / "readings.sqlite") as connection:
+        query = "SELECT key, COUNT(*) FROM events WHERE event = 'started' GROUP BY key"
+        return dict(connection.execute(query))
+
+
+def finished(store: Path) -> set[str]:
+    return {path.name for path in (store / "cells").glob("*/*")}
+
+
+@pytest.fixture
+def reference(run, tmp_path, tiny_suite) -> Path:
+    """The store of one uninterrupted run."""
+    result = run(*options("--store", "reference"))
+    assert result.returncode == 0, result.stderr
+    return tmp_path / "reference"
+
+
+def killed_and_resumed(tmp_path: Path, reference: Path, times: int, seed: int) -> None:
+    """Kill a run `times` times at random moments, resume it, compare what is stored."""
+    chance = random.Random(seed)
+    store = tmp_path / "killed"
+    for _ in range(times):
+        before, done = starts(store), finished(store) if store.exists() else set()
+        process = subprocess.Popen(
+            command(*options("--store", store)),
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        time.sleep(chance.uniform(0.2, 5.0))
+        process.kill()  # genbench alone: its workers must notice
+        process.wait()
+        after = starts(store)
+        assert {key for key in done if after.get(key) != before.get(key)} == set(), (
+            "a finished cell was begun again"
+        )
+        if len(done) == len(finished(reference)):
+            # Everything is done: start over, so that all kills hit a working run.
+            subprocess.run(["rm", "-rf", str(store)], check=True)
+    last = subprocess.run(
+        command(*options("--store", store)), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert last.returncode == 0, last.stderr
+    assert cell_files(store) == cell_files(reference)
+    assert table(store) == table(reference)
+    assert list((store / "staging").iterdir()) == []
+
+
+def test_killed_runs_resume_to_the_same_store(tmp_path, reference) -> None:
+    killed_and_resumed(tmp_path, reference, times=3, seed=1)
+
+
+@pytest.mark.slow
+def test_twenty_killed_runs_resume_to_the_same_store(tmp_path, reference) -> None:
+    killed_and_resumed(tmp_path, reference, times=20, seed=2)
+
+
+def test_workers_die_with_a_killed_run(tmp_path, tiny_suite) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import genbench, time\n@genbench.measure\ndef slow(subject):\n    'Sleeps.'\n    time.sleep(100)\n"
+    )
+    process = subprocess.Popen(
+        command("run", "--measure", "./slow.py", "--suite", tiny_suite),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    import psutil
+
+    deadline = time.monotonic() + 60
+    family: list[psutil.Process] = []
+    while time.monotonic() < deadline and len(family) < 4:  # two workers, a child each
+        family = psutil.Process(process.pid).children(recursive=True)
+        time.sleep(0.2)
+    assert len(family) >= 4
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+
+
+def test_ctrl_c_leaves_the_store_sound_and_says_how_to_go_on(run, tmp_path, reference) -> None:
+    process = subprocess.Popen(
+        command(*options("--store", "stopped")),
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    time.sleep(4)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "run the same command again to go on" in errors
+    assert "Traceback" not in errors
+    assert run(*options("--store", "stopped")).returncode == 0
+    assert cell_files(tmp_path / "stopped") == cell_files(reference)
+
+
+@pytest.mark.slow
+def test_any_number_of_workers_gives_the_same_bits(run, tmp_path) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY_SUITE.replace("[4, 6, 8]", "[4, 5, 6, 7, 8]"))
+    results = {}
+    builtin = [name for name, entry in load_registry().measures.items() if entry.source.kind == "built-in"]
+    chosen = [option for name in builtin for option in ("--measure", name)]
+    for jobs in ("1", "2", "4"):
+        result = run("run", *chosen, "--suite", "tiny.toml", "--json", "--store", f"w{jobs}", "--jobs", jobs)
+        assert result.returncode == 0, result.stdout + result.stderr
+        results[jobs] = readings(result.stdout)
+    assert len(results["1"]) == 5 * len(builtin)
+    assert results["1"] == results["2"] == results["4"]
+    assert cell_files(tmp_path / "w1") == cell_files(tmp_path / "w2") == cell_files(tmp_path / "w4")
+
+
+def test_two_runs_share_a_store(tmp_path, reference) -> None:
+    together = [
+        subprocess.Popen(
+            command(*options("--store", "shared")),
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    answers = [process.communicate(timeout=300) for process in together]
+    assert [process.returncode for process in together] == [0, 0], answers
+    assert readings(answers[0][0]) == readings(answers[1][0])
+    assert cell_files(tmp_path / "shared") == cell_files(reference)
+    # Each cell was computed by one of them, once.
+    assert set(starts(tmp_path / "shared").values()) == {1}
+
+
+def test_running_again_computes_nothing(run, tmp_path, reference) -> None:
+    before = starts(reference)
+    again = run(*options("--store", "reference"))
+    assert again.returncode == 0
+    assert starts(reference) == before
+
+
+def test_quick_results_are_marked_and_kept_apart(run, tmp_path, reference) -> None:
+    full = finished(reference)
+    quick = run(*options("--store", "reference", "--quick"))
+    assert quick.returncode == 0, quick.stderr
+    assert '"quick": true' in quick.stdout
+    added = finished(reference) - full
+    assert len(added) == 2 + 2 + len(MEASURES) + 2  # data, network and evidence, readings, two more baselines
+    text = run("run", "--measure", "path_norm", "--suite", "tiny.toml", "--store", "reference", "--quick")
+    assert "tiny (quick)" in text.stdout
+    assert "not comparable with full results" in text.stdout
+    assert '"quick": false' in run(*options("--store", "reference")).stdout

@@ -1,0 +1,82 @@
+"""Content keys: pinned, so that a change of the recipe never silently recomputes everything."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from genbench.engine.cells import make_cell
+from genbench.keys import KEY_RECIPE, canonical_json, cell_key, derive_seed
+from genbench.population.plan import plan_population
+from genbench.registry import find_measure
+from genbench.runs import make_plan
+from genbench.suites import load_suite
+
+
+def test_a_key_is_the_sha256_of_this_text() -> None:
+    text = '{"inputs":{"name":"größe","seed":3,"sizes":[1,2.5]},"kind":"network","recipe":1}'
+    assert (
+        cell_key("network", {"seed": 3, "sizes": [1, 2.5], "name": "größe"})
+        == hashlib.sha256(text.encode()).hexdigest()
+    )
+    assert KEY_RECIPE == 1
+
+
+def test_keys_of_the_digits_suite_are_pinned() -> None:
+    """If this fails, every stored result in the world is orphaned: raise a version and say so."""
+    plan = make_plan(load_suite("digits"), find_measure("path_norm"))
+    first = plan.population.subjects[0]
+    assert plan.population.training_data.key == PINNED["training_data"]
+    assert first.network.key == PINNED["network"]
+    assert first.evidence.key == PINNED["evidence"]
+    assert plan.readings["path_norm", first.label].key == PINNED["reading"]
+
+
+def test_everything_that_determines_a_result_is_in_its_key() -> None:
+    full, quick = plan_population(load_suite("digits")), plan_population(load_suite("digits", quick=True))
+    keys = [cell.key for cell in [*full.cells(), *quick.cells()]]
+    assert len(set(keys)) == len(keys)
+
+
+def test_quick_readings_never_share_a_key_with_full_ones(tiny_suite) -> None:
+    entries = find_measure("path_norm")
+    # Even where the networks' settings agree.
+    full = make_plan(load_suite(str(tiny_suite)), entries).cells()
+    quick = make_plan(load_suite(str(tiny_suite), quick=True), entries).cells()
+    assert not {c.key for c in full} & {c.key for c in quick}
+
+
+def test_editing_a_plugin_changes_its_key(tmp_path, tiny_suite) -> None:
+    file = tmp_path / "mine.py"
+    keys = set()
+    for value in ("1.0", "2.0"):
+        file.write_text(
+            f"import genbench\n@genbench.measure\ndef f(subject):\n    'S.'\n    return {value}\n"
+        )
+        plan = make_plan(load_suite(str(tiny_suite)), find_measure(str(file)))
+        keys |= {cell.key for cell in plan.readings.values()}
+    assert len(keys) == 6
+
+
+def test_labels_and_places_are_not_in_the_key() -> None:
+    assert make_cell("k", "a", {"x": 1}).key == make_cell("k", "b", {"x": 1}, about={"suite": "s"}).key
+
+
+def test_seeds_depend_on_their_parts_alone() -> None:
+    digest = hashlib.sha256(b'["digits",false,"abc","path_norm",0]').digest()
+    assert derive_seed("digits", False, "abc", "path_norm", 0) == int.from_bytes(digest[:8], "big") // 2
+    assert 0 <= derive_seed("x") < 2**63
+
+
+def test_canonical_json_refuses_nan() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        canonical_json(float("nan"))
+
+
+PINNED = {
+    "training_data": "a01591893b49c615c079ba1aa2c076b3452905977cd1ed9b14f5632fb67b7654",
+    "network": "b8331e44b6fea94049fbe93df4ba68e71ec53c11eb96948e85ee8d768f589faf",
+    "evidence": "c6ed5aef9a6b17c61736a91b6e68254f0dcb8b877c0dfe421b86d650d9d84992",
+    "reading": "d3c5abd795437b4ff955650a852c4780f40dca9773c6a6df004ead4b033ef220",
+}
