@@ -1,7 +1,7 @@
-"""torch, imported when first used.
+"""torch and numpy, imported when first used.
 
-Built-in measures are listed by commands that must not pay for importing torch (two seconds), so their
-modules write `from genbench._lazy import torch`. Type checkers see the real module.
+Modules that are loaded by every listing (built-in measures, data sets) must not pay for importing torch or
+numpy, so they write `from genbench._lazy import torch, np`. Type checkers see the real modules.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch as torch
 else:
 
-    class _Torch:
-        def __getattr__(self, name: str) -> object:
-            return getattr(import_module("torch"), name)
+    class _Module:
+        def __init__(self, name: str) -> None:
+            self._name = name
 
-    torch = _Torch()
+        def __getattr__(self, attribute: str) -> object:
+            return getattr(import_module(self._name), attribute)
 
-__all__ = ["torch"]
+    torch = _Module("torch")
+    np = _Module("numpy")
+
+__all__ = ["np", "torch"]

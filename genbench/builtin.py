@@ -24,16 +24,18 @@ def genbench_measures() -> list[Measure]:
 
 @hookimpl
 def genbench_datasets() -> list[Dataset]:
-    """Embedded data sets."""
-    from genbench.data import digits
+    """Embedded data sets, and readers for those on disk."""
+    from genbench.data import digits, folder, imagenet, torchvision_sets
 
-    return [digits.DATASET]
+    return [digits.DATASET, *torchvision_sets.DATASETS, *imagenet.DATASETS, *folder.DATASETS]
 
 
 @hookimpl
 def genbench_backbones() -> list[Backbone]:
     """Pretrained networks."""
-    return []
+    from genbench.zoo import clip, efficientnet, lite, timm_models
+
+    return [*clip.BACKBONES, *efficientnet.BACKBONES, *lite.BACKBONES, *timm_models.BACKBONES]
 
 
 @hookimpl

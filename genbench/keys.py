@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-__all__ = ["KEY_RECIPE", "canonical_json", "cell_key", "derive_seed", "text_hash"]
+__all__ = ["KEY_RECIPE", "canonical_json", "cell_key", "derive_seed", "file_hash", "text_hash"]
 
 KEY_RECIPE = 1
 """Version of the recipe below. Raising it makes every store recompute everything: a test pins the keys."""
@@ -21,6 +22,12 @@ def canonical_json(value: object) -> str:
 def text_hash(text: str) -> str:
     """sha256 of a text, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """sha256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def cell_key(kind: str, inputs: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -85,8 +86,12 @@ def suites(as_json: bool) -> None:
 
 
 @click.command()
+@click.option(
+    "--weights", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
+    help="Look for weight files in this folder first.",
+)  # fmt: skip
 @common_options
-def backbones(as_json: bool) -> None:
+def backbones(weights: Path | None, as_json: bool) -> None:
     """List pretrained networks, and whether each can be used on this machine now."""
     from genbench.contract import BackboneRequest
     from genbench.registry import load_registry
@@ -94,7 +99,7 @@ def backbones(as_json: bool) -> None:
     records = []
     for entry in load_registry().backbones.values():
         item = entry.item
-        found = item.available(BackboneRequest())
+        found = item.available(BackboneRequest(weights=weights))
         records.append(
             {
                 "name": item.name,
@@ -112,8 +117,12 @@ def backbones(as_json: bool) -> None:
 
 
 @click.command()
+@click.option(
+    "--root", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
+    help="Folder that holds data sets.",
+)  # fmt: skip
 @common_options
-def datasets(as_json: bool) -> None:
+def datasets(root: Path | None, as_json: bool) -> None:
     """List data sets, and whether each can be used on this machine now."""
     from genbench.contract import DataRequest
     from genbench.registry import load_registry
@@ -121,7 +130,7 @@ def datasets(as_json: bool) -> None:
     records = []
     for entry in load_registry().datasets.values():
         item = entry.item
-        found = item.available(DataRequest())
+        found = item.available(DataRequest(root=root))
         size = item.image_size
         records.append(
             {

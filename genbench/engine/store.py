@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -30,9 +29,9 @@ from typing import Any
 
 from genbench.engine.cells import Cell, Cost, Outcome, Status
 from genbench.errors import StoreError
-from genbench.keys import canonical_json, text_hash
+from genbench.keys import canonical_json, file_hash, text_hash
 
-__all__ = ["Damage", "Store", "disk_full", "file_hash", "read_manifest", "write_atomically"]
+__all__ = ["Damage", "Store", "disk_full", "read_manifest", "write_atomically"]
 
 FORMAT = 1
 _MARKER = "genbench-store.json"
@@ -275,12 +274,6 @@ def _lock_file(path: Path, create: bool = True) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def file_hash(path: Path) -> str:
-    """sha256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Pretrained networks over a wide range of sizes, behind one interface."""

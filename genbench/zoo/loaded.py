@@ -21,7 +21,8 @@ class LoadedBackbone:
     """Raw images (n, channels, h, w) uint8, 1 or 3 channels, any size -> what `module` takes."""
     feature_width: int
     weight_count: int
-    """Parameters of the image tower, heads for other tasks not counted."""
+    """Weights as the papers count them: the image tower of CLIP; for the others the published network with
+    the classifier it was pretrained with, which `module` leaves out."""
     weights_hash: str
     """sha256 of the weights, part of every key."""
     encode_text: Callable[[Sequence[str]], Tensor] | None = None
