@@ -104,9 +104,9 @@ def backbones(weights: Path | None, as_json: bool) -> None:
             {
                 "name": item.name,
                 "family": item.family,
-                "weights": "" if item.weight_count is None else f"{item.weight_count:,}",
-                "features": item.feature_width or "",
-                "input": item.image_size or "",
+                "weights": item.weight_count,
+                "features": item.feature_width,
+                "input": item.image_size,
                 "status": "ready" if found.ready else "missing",
                 "source": item.source,
                 "detail": found.detail,
@@ -135,8 +135,8 @@ def datasets(root: Path | None, as_json: bool) -> None:
         records.append(
             {
                 "name": item.name,
-                "classes": item.classes or "",
-                "image": "" if size is None else f"{size[0]}×{size[1]}×{size[2]}",
+                "classes": item.classes,
+                "image": None if size is None else f"{size[0]}×{size[1]}×{size[2]}",
                 "status": "ready" if found.ready else "missing",
                 "source": item.source,
                 "detail": found.detail,
@@ -149,8 +149,11 @@ def datasets(root: Path | None, as_json: bool) -> None:
 def _print_available(records: list[dict[str, Any]], columns: list[str], as_json: bool) -> None:
     if as_json:
         print_json(records)
-    else:
-        print_table(columns, records, right=["weights", "features", "input", "classes"])
+        return
+    for record in records:
+        for column, value in record.items():
+            record[column] = "" if value is None else f"{value:,}" if column == "weights" else value
+    print_table(columns, records, right=["weights", "features", "input", "classes"])
 
 
 @click.command()
