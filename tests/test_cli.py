@@ -264,7 +264,7 @@ def test_a_terminal_gets_tables_and_bars(tmp_path, tiny_suite) -> None:
         assert process.wait() == 0, shown.decode()
         return shown.decode()
 
-    assert "┃" in on_terminal("measures")
+    assert "───" in on_terminal("measures")
     shown = on_terminal("run", "--measure", "path_norm", "--suite", tiny_suite)
     assert "train network" in shown
     assert "━" in shown

@@ -51,7 +51,9 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="genbench", message="%(prog)s %(version)s")
 def _genbench() -> None:
     """Test generalization measures of deep networks against held-out truth.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +23,10 @@ if TYPE_CHECKING:
 @click.option("--into", type=click.Path(path_type=Path), help="Folder to make.  [default: genbench-NAME]")
 @common_options
 def new(name: str, into: Path | None, as_json: bool) -> None:
-    """Write a complete plugin package for a measure called NAME: code, test and CI workflow."""
+    """Start a measure of your own as a package.
+
+    Writes code, a test and a CI workflow for a measure called NAME.
+    """
     from genbench.authoring import write_package
 
     target = into or Path(f"genbench-{name.replace('_', '-')}")
@@ -33,6 +39,18 @@ def new(name: str, into: Path | None, as_json: bool) -> None:
     click.echo(f"next: pip install -e '{target}[test]', then genbench check {name}")
 
 
+@contextmanager
+def _live(measure: str) -> Iterator[Callable[[CheckResult], None]]:
+    """Says which check has ended: in one line that changes on a terminal, in a line each elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda result: click.echo(f"{measure}: {result.outcome}: {result.name}", err=True)
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"checking {measure}") as status:
+        yield lambda result: status.update(f"checking {measure}: {result.name}")
+
+
 @click.command()
 @click.argument("spec", metavar="NAME|FILE.py[:FUNCTION]")
 @click.option(
@@ -41,18 +59,19 @@ def new(name: str, into: Path | None, as_json: bool) -> None:
 )  # fmt: skip
 @common_options
 def check(spec: str, timeout: float, as_json: bool) -> int:
-    """Run the conformance kit on a measure: does it keep the contract, what leaves it unchanged?"""
+    """Test that a measure keeps the contract.
+
+    Runs the conformance kit on it, each check in a process of its own: promises that every measure makes, and
+    findings on networks that compute the same function.
+    """
     from genbench.conformance import run_checks
     from genbench.engine.guard import Limits
     from genbench.registry import find_measure
 
-    def told(result: CheckResult) -> None:
-        click.echo(f"  {result.outcome:15}{result.name}", err=True)
-
     reports = []
     for entry in find_measure(spec):
-        click.echo(f"checking {entry.item.name}", err=True)
-        reports.append(run_checks(entry.source, entry.item.name, Limits(timeout, 2**32), told))
+        with _live(entry.item.name) as told:
+            reports.append(run_checks(entry.source, entry.item.name, Limits(timeout, 2**32), told))
     if as_json:
         print_json(
             [
@@ -67,7 +86,7 @@ def check(spec: str, timeout: float, as_json: bool) -> int:
         )
     else:
         for report in reports:
-            rows = [{"check": r.name, "outcome": r.outcome, "detail": r.detail} for r in report.results]
-            print_table(["check", "outcome", "detail"], rows, title=report.measure)
+            rows = [{"check": r.name, "status": r.outcome, "detail": r.detail} for r in report.results]
+            print_table(["check", "status", "detail"], rows, title=report.measure)
             click.echo(report.summary())
     return 1 if any(report.failed for report in reports) else 0

@@ -14,7 +14,7 @@ from genbench.report.tables import print_json, print_table
 @store_option
 @common_options
 def doctor(store: Path, as_json: bool) -> int:
-    """Check this machine, the installed packages, the plugins and the store."""
+    """Look at this machine, packages, plugins and store."""
     from genbench.diagnosis import examine
 
     findings = list(examine(store))

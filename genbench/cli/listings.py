@@ -16,11 +16,19 @@ if TYPE_CHECKING:
     from genbench.registry import Entry, PluginReport
 
 
+_NEED_LETTERS = {
+    "weights": "w", "initial_weights": "i", "training_data": "d", "gradients": "g", "trace": "t",
+}  # fmt: skip
+
+
 @click.command()
 @click.argument("name", required=False)
 @common_options
 def measures(name: str | None, as_json: bool) -> None:
-    """List the measures, or show one: its formula, reference and limits."""
+    """List the measures, or show one.
+
+    With NAME: its formula, reference and what it needs.
+    """
     from genbench.registry import find_measure, load_registry
 
     if name is not None:
@@ -35,29 +43,41 @@ def measures(name: str | None, as_json: bool) -> None:
     if as_json:
         print_json(records)
         return
-    print_table(["name", "category", "paper", "needs", "summary"], records, title=f"{len(records)} measures")
-    click.echo("genbench measures NAME shows one; genbench run --measure NAME scores it", err=True)
+    for record in records:
+        record["needs"] = "".join(_NEED_LETTERS[need] for need in record["needs"])
+    print_table(["name", "category", "needs", "paper", "summary"], records)
+    letters = ", ".join(f"{letter} = {need}" for need, letter in _NEED_LETTERS.items())
+    click.echo(
+        f"{len(records)} measures; needs: {letters}\n"
+        "genbench measures NAME shows one; genbench run --measure NAME scores it",
+        err=True,
+    )
 
 
 def _measure_record(entry: Entry[Measure]) -> dict[str, Any]:
     measure = entry.item
     record = {f.name: getattr(measure, f.name) for f in fields(measure) if f.name != "function"}
-    needs = ", ".join(sorted(measure.needs))
-    return {**record, "needs": needs, "description": measure.description, "source": str(entry.source)}
+    return {
+        **record,
+        "needs": sorted(measure.needs),
+        "description": measure.description,
+        "source": str(entry.source),
+    }
 
 
 def _show_measure(entry: Entry[Measure]) -> None:
     record = _measure_record(entry)
     click.echo(f"{record.pop('name')}\n\n{record.pop('description')}\n")
     for key, value in record.items():
-        if key != "summary" and value != "":
-            click.echo(f"  {key.replace('_', ' ')}: {value}")
+        if key != "summary" and value not in ("", []):
+            shown = ", ".join(value) if isinstance(value, list) else value
+            click.echo(f"  {key.replace('_', ' ')}: {shown}")
 
 
 @click.command()
 @common_options
 def suites(as_json: bool) -> None:
-    """List the suites that a measure can be run on."""
+    """List the suites."""
     from genbench.errors import UserError
     from genbench.registry import load_registry
     from genbench.suites import read_suite
@@ -86,18 +106,23 @@ def suites(as_json: bool) -> None:
 
 
 @click.command()
+@click.argument("name", required=False)
 @click.option(
     "--weights", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
     help="Look for weight files in this folder first.",
 )  # fmt: skip
 @common_options
-def backbones(weights: Path | None, as_json: bool) -> None:
-    """List pretrained networks, and whether each can be used on this machine now."""
+def backbones(name: str | None, weights: Path | None, as_json: bool) -> None:
+    """List pretrained networks, and which are ready here.
+
+    With NAME: where its weights were found, or what to fetch and where to put it.
+    """
     from genbench.contract import BackboneRequest
     from genbench.registry import load_registry
 
     records = []
-    for entry in load_registry().backbones.values():
+    registry = load_registry()
+    for entry in [registry.get("backbones", name)] if name else registry.backbones.values():
         item = entry.item
         found = item.available(BackboneRequest(weights=weights))
         records.append(
@@ -113,22 +138,27 @@ def backbones(weights: Path | None, as_json: bool) -> None:
                 "summary": item.summary,
             }
         )
-    _print_available(records, ["name", "weights", "features", "input", "status", "detail"], as_json)
+    _print_available(records, ["name", "weights", "features", "input", "status", "source"], as_json)
 
 
 @click.command()
+@click.argument("name", required=False)
 @click.option(
     "--root", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
     help="Folder that holds data sets.",
 )  # fmt: skip
 @common_options
-def datasets(root: Path | None, as_json: bool) -> None:
-    """List data sets, and whether each can be used on this machine now."""
+def datasets(name: str | None, root: Path | None, as_json: bool) -> None:
+    """List data sets, and which are ready here.
+
+    With NAME: where it was found, or what to put where.
+    """
     from genbench.contract import DataRequest
     from genbench.registry import load_registry
 
     records = []
-    for entry in load_registry().datasets.values():
+    registry = load_registry()
+    for entry in [registry.get("datasets", name)] if name else registry.datasets.values():
         item = entry.item
         found = item.available(DataRequest(root=root))
         size = item.image_size
@@ -143,7 +173,7 @@ def datasets(root: Path | None, as_json: bool) -> None:
                 "summary": item.summary,
             }
         )
-    _print_available(records, ["name", "classes", "image", "status", "detail"], as_json)
+    _print_available(records, ["name", "classes", "image", "status", "summary"], as_json)
 
 
 def _print_available(records: list[dict[str, Any]], columns: list[str], as_json: bool) -> None:
@@ -154,12 +184,16 @@ def _print_available(records: list[dict[str, Any]], columns: list[str], as_json:
         for column, value in record.items():
             record[column] = "" if value is None else f"{value:,}" if column == "weights" else value
     print_table(columns, records, right=["weights", "features", "input", "classes"])
+    if len(records) == 1:
+        click.echo(records[0]["detail"])
+    elif any(record["status"] == "missing" for record in records):
+        click.echo("with a name, this command says what to fetch and where to put it", err=True)
 
 
 @click.command()
 @common_options
 def plugins(as_json: bool) -> None:
-    """List plugins with what each offers; a broken one with the reason."""
+    """List plugins; a broken one with the reason."""
     from genbench.registry import load_registry
 
     reports = load_registry().plugins

@@ -61,8 +61,9 @@ def run(
     executor: str,
     as_json: bool,
 ) -> int:
-    """Compute measures on a suite and score them against held-out truth.
+    """Score measures against held-out truth.
 
+    Computes them on every network of a suite and compares their order with that of the held-out gap.
     The same command goes on after an interruption; finished work is never done twice.
     """
     from genbench.engine.guard import Limits
@@ -88,7 +89,7 @@ def run(
 def plan(
     suite: str, specs: tuple[str, ...], all_measures: bool, quick: bool, store: Path, as_json: bool
 ) -> None:
-    """Say what `run` would do and how long it would take, without doing it."""
+    """Say what run would do, and how long it takes."""
     from genbench.report.estimate import estimate
 
     plan_ = _plan(suite, specs, all_measures, quick)

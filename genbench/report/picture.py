@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,12 @@ def main(target: Path, command: list[str]) -> None:
     console = Console(record=True, width=_COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(Text(f"$ {' '.join(command)}", style="bold"))
     console.print(Text.from_ansi(_settled(_shown(command))))
-    target.write_text(console.export_svg(title=" ".join(command[:2])), encoding="utf-8")
+    picture = console.export_svg(title=" ".join(command[:2]))
+    # The exporter refers to a font on the web; a picture in a repository should ask nobody for anything.
+    picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)
+    picture = picture.replace("Fira Code, monospace", "monospace")
+    picture = picture.replace("<svg ", '<svg xml:space="preserve" ', 1)  # or indented lines lose their indent
+    target.write_text(picture, encoding="utf-8")
 
 
 def _shown(command: list[str]) -> str:

@@ -28,19 +28,30 @@ def print_table(
         for row in rows:
             click.echo("\t".join(" ".join(str(row.get(column, "")).split()) for column in columns))
         return
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", title_style="bold", header_style="bold")
+    table = Table(
+        title=title or None, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD
+    )
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        # The first column names the row: it is never broken over lines.
+        first = column == columns[0]
+        table.add_column(
+            column, justify="right" if column in right else "left", overflow="fold", no_wrap=first
+        )
     for row in rows:
         table.add_row(*(Text(str(row.get(column, "")), style=_style(row, column)) for column in columns))
     Console().print(table)
 
 
+_STYLES = {
+    "ok": "green", "ready": "green", "passed": "green", "finding": "cyan", "note": "yellow",
+    "not_applicable": "yellow", "missing": "yellow",
+}  # fmt: skip
+
+
 def _style(row: Mapping[str, Any], column: str) -> str:
-    if column != "status":
-        return ""
-    return {"ok": "green", "ready": "green", "not_applicable": "yellow"}.get(str(row.get(column)), "red")
+    return _STYLES.get(str(row.get(column)), "red") if column == "status" else ""
