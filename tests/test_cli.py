@@ -89,6 +89,14 @@ def test_the_main_job(run, tmp_path, tiny_suite) -> None:
     assert plan["seconds"] == 0
 
 
+def test_a_measure_of_an_installed_package(run, tiny_suite) -> None:
+    result = run("run", "--measure", "example", "--suite", tiny_suite, "--json", "--jobs", "1")
+    assert result.returncode == 0, result.stderr
+    by_name = {measure["name"]: measure for measure in json.loads(result.stdout)["measures"]}
+    assert by_name["example"]["source"] == "genbench-example 0.1.0"
+    assert all(reading["status"] == "ok" for reading in by_name["example"]["readings"])
+
+
 def test_unconverged_networks_are_marked_and_not_scored(run, tmp_path) -> None:
     suite = TINY_SUITE.replace("stop_cross_entropy = 100.0", "stop_cross_entropy = 0.001")
     (tmp_path / "hard.toml").write_text(suite)

@@ -73,7 +73,7 @@ def run(
 
     plan_ = _plan(suite, specs, all_measures, quick)
     limits = Limits(timeout, _memory(memory))
-    with make_progress(plan_, quiet=as_json) as progress:
+    with make_progress(plan_, store, jobs=jobs, quiet=as_json) as progress:
         report = execute(plan_, store, progress, jobs=jobs, limits=limits, executor=executor)
     if as_json:
         print_json(run_record(report))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -86,11 +87,20 @@ def run_cells(
 
 
 class _Run:
+    """One run over a set of cells: what is done, what could start now, what waits for a parent."""
+
     def __init__(self, cells: list[Cell], store: Store, table: ReadingTable, progress: Progress) -> None:
         self.cells = {cell.key: cell for cell in cells}
         self.outcomes: dict[str, Outcome] = {}
         self.pending: dict[str, Cell] = dict(self.cells)
-        self._elsewhere: dict[str, float] = {}
+        """Neither done nor being computed."""
+        self._ready: dict[str, deque[Cell]] = {}
+        """Cells that could start now, by group."""
+        self._children: dict[str, list[Cell]] = {}
+        for cell in cells:
+            for parent in cell.parents.values():
+                self._children.setdefault(parent, []).append(cell)
+        self._elsewhere: list[tuple[float, Cell]] = []
         """Cells that another run is computing, with the time to look again."""
         self._store = store
         self._table = table
@@ -122,54 +132,58 @@ class _Run:
 
     def compute(self, executor: CellExecutor) -> None:
         """Compute all pending cells."""
+        for waiting in self.pending.values():
+            self._queue_if_ready(waiting)
         while self.pending or executor.busy():
-            self._fail_orphans()
+            self._look_elsewhere_again()
             for slot in executor.free():
-                cell = self._claim(slot.group, {c.group for c in executor.busy()})
+                cell = self._claim(slot.group, {busy.group for busy in executor.busy()})
                 if cell is None:
                     break
                 parents = {name: self._store.folder(key) for name, key in cell.parents.items()}
                 self._table.started(cell)
                 self._progress.started(cell)
                 executor.submit(slot, cell, parents, self._store.stage(cell.key))
-            for cell, outcome in executor.wait(_POLL_SECONDS):
-                self._finish(cell, outcome)
+            for ended, outcome in executor.wait(_POLL_SECONDS):
+                self._finish(ended, outcome)
+
+    def _queue_if_ready(self, cell: Cell) -> None:
+        if cell.key in self.pending and all(key in self.outcomes for key in cell.parents.values()):
+            self._ready.setdefault(cell.group, deque()).append(cell)
+
+    def _look_elsewhere_again(self) -> None:
+        now = time.monotonic()
+        due = [cell for when, cell in self._elsewhere if when <= now]
+        self._elsewhere = [(when, cell) for when, cell in self._elsewhere if when > now]
+        for cell in due:
+            self._queue_if_ready(cell)
 
     def _claim(self, group: str, taken: set[str]) -> Cell | None:
-        """The next cell that is ready, claimed: of `group` if possible, else of one no worker is on."""
-        ready = [cell for cell in self.pending.values() if self._ready(cell)]
-        order = {True: 0, False: 1}
-        for cell in sorted(
-            ready, key=lambda c: (order[c.group == ""], order[c.group == group], order[c.group not in taken])
-        ):
-            if not self._store.try_lock(cell.key):
-                self._elsewhere[cell.key] = time.monotonic() + _POLL_SECONDS
-                continue
-            # Another run may have finished it since we looked.
-            if self._take_stored(cell):
-                self._store.unlock(cell.key)
-                self._progress.ended(cell, self.outcomes[cell.key])
-                continue
-            del self.pending[cell.key]
-            return cell
+        """The next cell that can start, claimed for this run.
+
+        First what other cells wait for (no group), then the subject that the worker has loaded, then one
+        that no worker is on, then any.
+        """
+        preferred = ["", group, *(name for name in self._ready if name not in taken), *self._ready]
+        for name in dict.fromkeys(preferred):
+            while queue := self._ready.get(name):
+                cell = queue.popleft()
+                if self._claimed(cell):
+                    return cell
+            self._ready.pop(name, None)
         return None
 
-    def _ready(self, cell: Cell) -> bool:
-        return time.monotonic() >= self._elsewhere.get(cell.key, 0.0) and all(
-            key in self.outcomes for key in cell.parents.values()
-        )
-
-    def _fail_orphans(self) -> None:
-        """End cells whose parents gave nothing to work on."""
-        for cell in list(self.pending.values()):
-            for key in cell.parents.values():
-                parent = self.outcomes.get(key)
-                if parent is not None and parent.status is not Status.OK:
-                    del self.pending[cell.key]
-                    reason = f"{self.cells[key].label}: {parent.reason}"
-                    self.outcomes[cell.key] = Outcome(Status.FAILED, reason)
-                    self._progress.ended(cell, self.outcomes[cell.key])
-                    break
+    def _claimed(self, cell: Cell) -> bool:
+        if not self._store.try_lock(cell.key):
+            self._elsewhere.append((time.monotonic() + _POLL_SECONDS, cell))
+            return False
+        # Another run may have finished it since we looked.
+        if self._take_stored(cell):
+            self._store.unlock(cell.key)
+            self._ended(cell, self.outcomes[cell.key])
+            return False
+        del self.pending[cell.key]
+        return True
 
     def _finish(self, cell: Cell, outcome: Outcome) -> None:
         if cell.kind != READING and outcome.status is Status.FAILED:
@@ -182,7 +196,19 @@ class _Run:
         self._table.ended(cell, outcome)
         self._store.unlock(cell.key)
         self.outcomes[cell.key] = outcome
+        self._ended(cell, outcome)
+
+    def _ended(self, cell: Cell, outcome: Outcome) -> None:
+        """Tell, and see to the cells that waited for this one."""
         self._progress.ended(cell, outcome)
+        for child in self._children.get(cell.key, ()):
+            if outcome.status is Status.OK:
+                self._queue_if_ready(child)
+            elif child.key in self.pending:
+                # Nothing to work on: it ends here, and so do those that wait for it.
+                del self.pending[child.key]
+                self.outcomes[child.key] = Outcome(Status.FAILED, f"{cell.label}: {outcome.reason}")
+                self._ended(child, self.outcomes[child.key])
 
 
 def _raise_if_fixable(outcome: Outcome, store: Store) -> None:

@@ -7,10 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genbench.engine.cells import Cell, Outcome, Status
-from genbench.report.estimate import KIND_NAMES, duration
+from genbench.report.estimate import KIND_NAMES, duration, estimate
 from genbench.runs import Plan
 
 if TYPE_CHECKING:
@@ -24,9 +25,11 @@ _QUIET_SECONDS = 5.0
 
 
 @contextmanager
-def make_progress(plan: Plan, *, quiet: bool = False) -> Iterator[Progress]:
-    """The progress display that fits where standard error goes."""
-    print(_headline(plan), file=sys.stderr)
+def make_progress(
+    plan: Plan, store: Path, *, jobs: int | None = None, quiet: bool = False
+) -> Iterator[Progress]:
+    """Say what will be done and how long it will take, then show the display that fits standard error."""
+    print(_headline(plan), estimate(plan, store, jobs).sentence(), sep="\n", file=sys.stderr)
     if sys.stderr.isatty() and not quiet:
         with _Bars() as bars:
             yield bars
@@ -38,10 +41,6 @@ def _headline(plan: Plan) -> str:
     networks, measures = len(plan.population.subjects), len(plan.measures)
     mark = "  [quick: a small subset, not comparable with full results]" if plan.suite.quick else ""
     return f"suite {plan.suite.title}: {networks} networks × {measures} measures{mark}"
-
-
-def _counts(stored: list[Cell], pending: list[Cell]) -> str:
-    return f"{len(stored)} of {len(stored) + len(pending)} cells are stored, {len(pending)} to compute"
 
 
 def _failed(outcome: Outcome) -> bool:
@@ -57,7 +56,6 @@ class _Lines:
 
     def begin(self, stored: list[Cell], pending: list[Cell]) -> None:
         self._total, self._done = len(stored) + len(pending), len(stored)
-        print(_counts(stored, pending), file=sys.stderr)
 
     def started(self, cell: Cell) -> None:
         pass
@@ -100,7 +98,6 @@ class _Bars:
         self._progress.stop()
 
     def begin(self, stored: list[Cell], pending: list[Cell]) -> None:
-        self._progress.console.print(_counts(stored, pending), highlight=False)
         done = Counter(cell.kind for cell in stored)
         for kind, count in Counter(cell.kind for cell in pending).items():
             self._bars[kind] = self._progress.add_task(
