@@ -48,6 +48,19 @@ def test_a_network_without_layers_is_not_applicable():
         ww_alpha(empty)
 
 
+def test_weights_without_a_spectrum_are_not_applicable(model):
+    """WeightWatcher itself answers -1 here."""
+    import copy
+
+    zero = copy.deepcopy(model)
+    for parameter in zero.parameters():
+        torch.nn.init.zeros_(parameter)
+    subject = genbench.Subject.from_module(zero, data=(torch.zeros(20, 64), torch.zeros(20)))
+    with pytest.raises(genbench.NotApplicable, match="alpha"):
+        ww_alpha(subject)
+
+
+@pytest.mark.slow
 def test_keeps_the_contract(check_measure):
     # The three measures differ in the column they read; one stands for all.
     check_measure("ww_alpha").assert_passed()

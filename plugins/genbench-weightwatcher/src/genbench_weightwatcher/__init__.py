@@ -3,37 +3,47 @@
 Martin, Peng, Mahoney: Predicting trends in the quality of state-of-the-art neural networks without access
 to training or testing data (2021). For a layer with weight matrix W, alpha is the exponent of a power law
 fitted to the tail of the eigenvalues of WᵀW and lambda_max the largest of them. Each measure is the mean
-over the layers that WeightWatcher analyses, as its own `get_summary` reports it. Lower is better.
+over the layers that WeightWatcher analyses and can fit. Lower is better.
 """
 
 import contextlib
 import io
 import logging
-import math
+import random
+import warnings
 
 import genbench
 
 
 def _mean_over_layers(subject, metric):
-    import warnings
+    """Mean of one column of WeightWatcher's table over the layers for which it has a value."""
+    with _quiet():
+        import weightwatcher
 
-    # The package announces itself and its fits on standard output.
+        logging.getLogger("weightwatcher").setLevel(logging.ERROR)
+        details = weightwatcher.WeightWatcher(model=subject.model).analyze()
+    if "alpha" in details:
+        # WeightWatcher writes alpha = -1 where its power-law fit failed; that is no exponent.
+        values = details.loc[details["alpha"] > 0, metric].dropna()
+        if len(values):
+            return float(values.mean())
+    raise genbench.NotApplicable(f"WeightWatcher finds no layer on which {metric} is defined")
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Keep the package's announcements to itself, and the global random generator as it was."""
+    state = random.getstate()
     with (
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        import weightwatcher
-
-        logging.getLogger("weightwatcher").setLevel(logging.ERROR)
-        watcher = weightwatcher.WeightWatcher(model=subject.model)
-        details = watcher.analyze()
-        summary = watcher.get_summary(details) if len(details) else {}
-    value = float(summary.get(metric, math.nan))
-    if not math.isfinite(value):
-        raise genbench.NotApplicable(f"WeightWatcher finds no layer on which {metric} is defined")
-    return value
+        try:
+            yield
+        finally:
+            random.setstate(state)
 
 
 @genbench.measure(category="spectral", needs={"weights"}, paper="Martin et al. 2021")
