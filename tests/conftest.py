@@ -86,6 +86,27 @@ def cell_files(store: Path) -> dict[str, bytes]:
     }
 
 
+MEASURES = ["path_norm", "inverse_margin", "pacbayes_flatness", "baseline_random"]
+
+
+def options(*more: str | Path) -> list[str | Path]:
+    """A run of the tiny suite: four measures, and the baselines that every run adds."""
+    chosen = [option for name in MEASURES for option in ("--measure", name)]
+    return ["run", *chosen, "--suite", "tiny.toml", "--json", *more]
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with tiny.toml and the store of one uninterrupted run; copy it, never change it."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "tiny.toml").write_text(TINY_SUITE)
+    done = subprocess.run(
+        command(*options("--store", "store")), cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """As in a worker: spinning threads only slow small networks down on a busy machine."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -11,16 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import TINY_SUITE, cell_files, command, readings
+from conftest import MEASURES, TINY_SUITE, cell_files, command, options, readings
 
 from genbench.registry import load_registry
-
-MEASURES = ["path_norm", "inverse_margin", "pacbayes_flatness", "baseline_random"]
-
-
-def options(*more: str | Path) -> list[str | Path]:
-    chosen = [option for name in MEASURES for option in ("--measure", name)]
-    return ["run", *chosen, "--suite", "tiny.toml", "--json", *more]
 
 
 def table(store: Path) -> list[tuple[object, ...]]:
@@ -44,11 +38,9 @@ def finished(store: Path) -> set[str]:
 
 
 @pytest.fixture
-def reference(run, tmp_path, tiny_suite) -> Path:
+def reference(tmp_path, tiny_suite, finished_run) -> Path:
     """The store of one uninterrupted run."""
-    result = run(*options("--store", "reference"))
-    assert result.returncode == 0, result.stderr
-    return tmp_path / "reference"
+    return Path(shutil.copytree(finished_run / "store", tmp_path / "reference"))
 
 
 def killed_and_resumed(tmp_path: Path, reference: Path, times: int, seed: int) -> None:
@@ -121,12 +113,14 @@ def test_ctrl_c_leaves_the_store_sound_and_says_how_to_go_on(run, tmp_path, refe
         command(*options("--store", "stopped")),
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    time.sleep(4)
+    while not (tmp_path / "stopped" / "cells").is_dir() or not finished(tmp_path / "stopped"):
+        time.sleep(0.02)  # until the first of many cells is done
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "run the same command again to go on" in errors
     assert "Traceback" not in errors
+    assert len(finished(tmp_path / "stopped")) < len(finished(reference))
     assert run(*options("--store", "stopped")).returncode == 0
     assert cell_files(tmp_path / "stopped") == cell_files(reference)
 

@@ -8,8 +8,8 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from conftest import cell_files
-from test_engine import finished, options, starts, table
+from conftest import MEASURES, cell_files, options
+from test_engine import finished, starts, table
 
 from genbench.engine.cells import Cell, Cost, Outcome, Status, make_cell
 from genbench.engine.readings import ReadingTable
@@ -24,22 +24,6 @@ def flip(file: Path, position: int) -> None:
     content = bytearray(file.read_bytes())
     content[position % len(content)] ^= 0x10
     file.write_bytes(content)
-
-
-@pytest.fixture(scope="module")
-def finished_run(tmp_path_factory) -> Path:
-    """A folder with tiny.toml and the store of one finished run; copied by each test."""
-    import subprocess
-
-    from conftest import TINY_SUITE, command
-
-    folder = tmp_path_factory.mktemp("finished")
-    (folder / "tiny.toml").write_text(TINY_SUITE)
-    done = subprocess.run(
-        command(*options("--store", "store")), cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 @pytest.fixture
@@ -125,8 +109,8 @@ def test_a_damaged_table_is_named_and_rebuilt_from_the_cells(store) -> None:
 
 
 def _entries():
-    names = ["path_norm", "inverse_margin", "pacbayes_flatness", "baseline_random"]
-    return [entry for name in [*names, "baseline_constant", "baseline_size"] for entry in find_measure(name)]
+    names = [*MEASURES, "baseline_constant", "baseline_size"]
+    return [entry for name in names for entry in find_measure(name)]
 
 
 def a_cell(value: int = 1) -> Cell:
