@@ -25,17 +25,19 @@ def genbench_measures() -> list[Measure]:
 @hookimpl
 def genbench_datasets() -> list[Dataset]:
     """Embedded data sets, and readers for those on disk."""
-    from genbench.data import digits, folder, imagenet, torchvision_sets
+    from genbench.data import digits, folder, glyphs, imagenet, torchvision_sets
 
-    return [digits.DATASET, *torchvision_sets.DATASETS, *imagenet.DATASETS, *folder.DATASETS]
+    embedded = [glyphs.DATASET, digits.DATASET]
+    return [*embedded, *torchvision_sets.DATASETS, *imagenet.DATASETS, *folder.DATASETS]
 
 
 @hookimpl
 def genbench_backbones() -> list[Backbone]:
     """Pretrained networks."""
-    from genbench.zoo import clip, efficientnet, lite, timm_models
+    from genbench.zoo import clip, efficientnet, lite, mini, timm_models
 
-    return [*clip.BACKBONES, *efficientnet.BACKBONES, *lite.BACKBONES, *timm_models.BACKBONES]
+    published = [*clip.BACKBONES, *efficientnet.BACKBONES, *lite.BACKBONES, *timm_models.BACKBONES]
+    return [*mini.BACKBONES, *published]
 
 
 @hookimpl

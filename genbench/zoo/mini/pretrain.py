@@ -1,0 +1,226 @@
+"""Pretrain the embedded families: `python -m genbench.zoo.mini.pretrain [NAME ...] [--out FOLDER]`.
+
+Every backbone sees letters of no suite only. Those whose files are already there are skipped, so the same
+command goes on where it was stopped. Everything is seeded by the backbone's name; on another processor
+rounding differs and the weights with it, but not what they can do.
+"""
+
+from __future__ import annotations
+
+import genbench.zoo._torchvision  # noqa: F401  before open_clip, which imports torchvision
+
+# isort: split
+import argparse
+import hashlib
+import json
+import math
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from open_clip.loss import ClipLoss
+from safetensors.torch import save
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from genbench.data.glyphs.letters import letter_name, pretraining_letters
+from genbench.data.glyphs.render import draw
+from genbench.zoo.mini import BACKBONES
+from genbench.zoo.mini.architecture import MiniEfficientNet, build_clip
+from genbench.zoo.mini.files import FOLDER
+from genbench.zoo.mini.load import preprocess
+from genbench.zoo.mini.sizes import CLIP_SIZES, EFFICIENTNET_SIZES
+from genbench.zoo.mini.tokens import Tokenizer
+
+__all__ = ["Recipe", "pretrain"]
+
+IMAGES_PER_LETTER = 200
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Preprocessed images and the indices of their letters -> a scalar."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a family is trained: AdamW, a linear warm-up, then a cosine down to nothing."""
+
+    images: int
+    """Images shown in all."""
+    batch: int
+    """Images in a batch, no two of one letter."""
+    learning_rate: float
+    weight_decay: float
+    clip_norm: float
+    """Longest gradient that is not cut."""
+    bfloat16: bool
+    """Whether forward passes run in bfloat16; depthwise convolutions gain nothing from it."""
+    warm_up: float = 0.08
+
+
+RECIPES = {
+    "mini-clip": Recipe(130_000, 128, 2.5e-3, 0.1, clip_norm=1.0, bfloat16=True),
+    "mini-efficientnet": Recipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False),
+}
+
+
+def pretrain(name: str, letters: tuple[int, ...], pool: Tensor, folder: Path) -> None:
+    """Train one backbone and write its weights and card."""
+    family, size = name.split(":")
+    recipe = RECIPES[family]
+    seed = zlib.crc32(name.encode())
+    torch.manual_seed(seed)
+    names = [letter_name(code) for code in letters]
+    words = sorted({word for letter in names for word in letter.split()})
+    if family == "mini-clip":
+        model, tower, loss = _clip(size, names, words)
+        saved = model
+    else:
+        model, tower, loss = _classifier(size, len(letters))
+        saved = tower  # the classification head has done its work
+    start = time.perf_counter()
+    log = _train(name, model, loss, recipe, _batches(pool, recipe.batch, np.random.default_rng(seed)))
+    content = save(
+        {
+            key: value.half().contiguous() if value.is_floating_point() else value
+            for key, value in saved.state_dict().items()
+        }
+    )
+    card: dict[str, Any] = {
+        "name": name,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "weight_count": sum(parameter.numel() for parameter in tower.parameters()),
+        "feature_width": (CLIP_SIZES | EFFICIENTNET_SIZES)[size].feature_width,
+        "minutes": round((time.perf_counter() - start) / 60, 2),
+        "seed": seed,
+        "recipe": asdict(recipe),
+        "letters": len(letters),
+        "images_per_letter": IMAGES_PER_LETTER,
+        "torch": torch.__version__,
+        "words": words if family == "mini-clip" else [],
+        "log": log,
+    }
+    stem = name.replace(":", "-")
+    (folder / f"{stem}.safetensors").write_bytes(content)
+    (folder / f"{stem}.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+
+
+def _clip(size: str, names: list[str], words: list[str]) -> tuple[nn.Module, nn.Module, Loss]:
+    tokenizer = Tokenizer(words)
+    model = build_clip(CLIP_SIZES[size], tokenizer.vocabulary_size)
+    tokens = tokenizer(names)
+    contrast = ClipLoss()
+
+    def loss(images: Tensor, letters: Tensor) -> Tensor:
+        image = model.encode_image(images, normalize=True).float()
+        text = model.encode_text(tokens[letters], normalize=True).float()
+        # CLIP's own limit on the temperature.
+        value: Tensor = contrast(image, text, model.logit_scale.clamp(max=math.log(100)).exp())
+        return value
+
+    return model, model.visual, loss
+
+
+def _classifier(size: str, classes: int) -> tuple[nn.Module, nn.Module, Loss]:
+    tower = MiniEfficientNet(size)
+    head = nn.Linear(EFFICIENTNET_SIZES[size].feature_width, classes)
+
+    def loss(images: Tensor, letters: Tensor) -> Tensor:
+        return F.cross_entropy(head(tower(images)).float(), letters, label_smoothing=0.1)
+
+    return nn.Sequential(tower, head), tower, loss
+
+
+def _batches(pool: Tensor, size: int, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    """Images and letters, for ever; no letter twice in a batch, no image twice before all were shown."""
+    letters, images = pool.shape[:2]
+    while True:
+        order = rng.permuted(np.tile(np.arange(images), (letters, 1)), axis=1)
+        for turn in range(images):
+            for part in np.array_split(rng.permutation(letters), max(1, round(letters / size))):
+                which = torch.from_numpy(part)
+                yield pool[which, torch.from_numpy(order[part, turn])], which
+
+
+def _train(
+    name: str, model: nn.Module, loss: Loss, recipe: Recipe, batches: Iterator[tuple[Tensor, Tensor]]
+) -> list[dict[str, float]]:
+    model.train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    vectors = [p for p in model.parameters() if p.ndim <= 1]
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
+        lr=recipe.learning_rate,
+        betas=(0.9, 0.98),
+    )
+    steps = recipe.images // recipe.batch
+    start, shown, recent = time.perf_counter(), 0, list[float]()
+    log = []
+    for step, (images, letters) in zip(range(1, steps + 1), batches, strict=False):
+        rate = min(1.0, step / (recipe.warm_up * steps)) * (1 + math.cos(math.pi * step / steps)) / 2
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.learning_rate * rate
+        inputs = preprocess(images).contiguous(memory_format=torch.channels_last)
+        with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
+            value = loss(inputs, letters)
+        optimizer.zero_grad()
+        value.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+        optimizer.step()
+        shown += len(letters)
+        recent.append(value.item())
+        if step % max(1, steps // 20) == 0:
+            seconds = round(time.perf_counter() - start, 1)
+            entry = {"step": step, "images": shown, "loss": round(sum(recent) / len(recent), 4)}
+            log.append({**entry, "seconds": seconds})
+            print(f"{name}: step {step} of {steps}, loss {entry['loss']:.3f}, {seconds:.0f} s", flush=True)
+            recent.clear()
+    return log
+
+
+def _render(letters: tuple[int, ...]) -> Tensor:
+    """The pool of pretraining images, (letters, IMAGES_PER_LETTER, 3, 32, 32) uint8."""
+    pool: list[NDArray[np.uint8]] = []
+    for done, code in enumerate(letters, 1):
+        pool.append(np.stack([draw(code, "pretrain", i) for i in range(IMAGES_PER_LETTER)]))
+        if done % 50 == 0 or done == len(letters):
+            print(f"drew {done} of {len(letters)} letters", flush=True)
+    return torch.from_numpy(np.stack(pool))
+
+
+def main() -> None:
+    """Train every backbone that has no files yet."""
+    known = [backbone.name for backbone in BACKBONES]
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"which ones (default: all): {', '.join(known)}"
+    )
+    parser.add_argument("--out", type=Path, default=FOLDER, help="where to write (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    unknown = sorted(set(arguments.names) - set(known))
+    if unknown:
+        parser.error(f"there is no {', '.join(unknown)}; choose from {', '.join(known)}")
+    torch.set_num_threads(arguments.threads)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    wanted = [
+        name
+        for name in arguments.names or known
+        if not (arguments.out / f"{name.replace(':', '-')}.json").exists()
+    ]
+    if not wanted:
+        print("nothing to do: every backbone asked for is there")
+        return
+    letters = pretraining_letters()
+    pool = _render(letters)
+    for name in wanted:
+        pretrain(name, letters, pool, arguments.out)
+
+
+if __name__ == "__main__":
+    main()
