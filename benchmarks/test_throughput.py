@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 
 from genbench.contract import BackboneRequest
 from genbench.data.images import TensorImages
-from genbench.zoo import clip, efficientnet, lite, timm_models
+from genbench.zoo import clip, efficientnet, lite, mini, timm_models
 from genbench.zoo.features import extract_features
 from genbench.zoo.loaded import LoadedBackbone
 from genbench.zoo.weights import import_library
@@ -55,6 +55,14 @@ def random_timm(folder: Path) -> LoadedBackbone:
     return timm_models.BACKBONES[0].load(BackboneRequest(argument="resnet18", weights=folder))
 
 
+def mini_clip(folder: Path) -> LoadedBackbone:
+    return next(b for b in mini.BACKBONES if b.name == "mini-clip:rn16").load(BackboneRequest())
+
+
+def mini_efficientnet(folder: Path) -> LoadedBackbone:
+    return next(b for b in mini.BACKBONES if b.name == "mini-efficientnet:b7").load(BackboneRequest())
+
+
 def seconds(work: Callable[[], object]) -> float:
     start = time.process_time()
     work()
@@ -63,8 +71,15 @@ def seconds(work: Callable[[], object]) -> float:
 
 @pytest.mark.parametrize(
     ("load", "images"),
-    [(random_clip, 8), (random_efficientnet, 16), (real_lite, 16), (random_timm, 16)],
-    ids=["clip", "efficientnet", "lite", "timm"],
+    [
+        (random_clip, 8),
+        (random_efficientnet, 16),
+        (real_lite, 16),
+        (random_timm, 16),
+        (mini_clip, 512),
+        (mini_efficientnet, 512),
+    ],
+    ids=["clip", "efficientnet", "lite", "timm", "mini-clip", "mini-efficientnet"],
 )
 def test_features_flow_at_the_modules_own_speed(
     load: Callable[[Path], LoadedBackbone], images: int, tmp_path: Path, benchmark: BenchmarkFixture

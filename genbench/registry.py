@@ -11,7 +11,7 @@ import importlib.util
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions
@@ -265,12 +265,12 @@ def source_measures(source: Source) -> dict[str, Measure]:
     return {item.name: item for item in found}
 
 
-def find_measure(spec: str, registry: Callable[[], Registry] = load_registry) -> list[Entry[Measure]]:
+def find_measure(spec: str) -> list[Entry[Measure]]:
     """Measures meant by `spec`: a registered name, `file.py` (all in it) or `file.py:function`."""
     path_text, colon, function = spec.partition(".py")
     if colon and (function == "" or function.startswith(":")):
         return _measures_in_file(Path(path_text + ".py"), function.removeprefix(":"))
-    return [registry().get("measures", spec)]
+    return [load_registry().get("measures", spec)]
 
 
 def _measures_in_file(path: Path, function: str) -> list[Entry[Measure]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from genbench.engine.cells import Cell, Outcome, Status, make_cell
 from genbench.engine.guard import Limits
 from genbench.engine.readings import READING, ReadingTable
 from genbench.engine.scheduler import Progress, run_cells
-from genbench.engine.store import Store
+from genbench.engine.store import Store, stored_folder
 from genbench.errors import UserError
 from genbench.keys import derive_seed
 from genbench.population.plan import PopulationPlan, SubjectCells, plan_population
@@ -36,6 +36,8 @@ class Plan:
     suite: Suite
     population: PopulationPlan
     measures: Sequence[Entry[Measure]]
+    asked: frozenset[str]
+    """Names of the measures that were asked for; the others stand beside them for comparison."""
     readings: dict[tuple[str, str], Cell]
     """(measure, subject) to cell."""
 
@@ -73,8 +75,10 @@ class RunReport:
         return all(o.status in fine for report in self.measures for o in report.outcomes.values())
 
 
-def make_plan(suite: Suite, measures: Sequence[Entry[Measure]]) -> Plan:
-    """Lay out the cells of a run without doing anything."""
+def make_plan(
+    suite: Suite, measures: Sequence[Entry[Measure]], *, asked: Iterable[str] | None = None
+) -> Plan:
+    """Lay out the cells of a run without doing anything; `asked` are all measures unless said otherwise."""
     names = [entry.item.name for entry in measures]
     for name in names:
         if names.count(name) > 1:
@@ -86,7 +90,14 @@ def make_plan(suite: Suite, measures: Sequence[Entry[Measure]]) -> Plan:
         for subject in population.subjects
         for entry in measures
     }
-    return Plan(suite, population, measures, readings)
+    return Plan(suite, population, measures, frozenset(names if asked is None else asked), readings)
+
+
+def is_stored(suite: Suite, entry: Entry[Measure], store: Path) -> bool:
+    """Whether `store` has every reading of one measure on `suite`; their bytes are checked when read."""
+    return all(
+        stored_folder(store, cell.key).is_dir() for cell in make_plan(suite, [entry]).readings.values()
+    )
 
 
 def _reading(suite: Suite, population: PopulationPlan, subject: SubjectCells, entry: Entry[Measure]) -> Cell:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import TINY_SUITE, command
 
+BASELINES = ("baseline_random", "baseline_constant", "baseline_size")
 COMMANDS = ["run", "plan", "measures", "suites", "backbones", "datasets", "plugins", "check", "new", "doctor"]
 LISTINGS = [["measures"], ["measures", "path_norm"], ["suites"], ["backbones"], ["datasets"], ["plugins"]]
 
@@ -87,6 +88,16 @@ def test_the_main_job(run, tmp_path, tiny_suite) -> None:
     plan = json.loads(run("plan", "--measure", "path_norm", "--suite", tiny_suite, "--json").stdout)
     assert plan["cells"] == plan["stored"] == 2 + 3 * 2 + 3 * 4
     assert plan["seconds"] == 0
+
+
+def test_measures_that_the_store_knows_stand_beside_the_one_asked_for(run, tiny_suite) -> None:
+    first = json.loads(run("run", "--measure", "param_norm", "--suite", tiny_suite, "--json").stdout)
+    assert {m["name"] for m in first["measures"]} == {"param_norm", *BASELINES}
+    second = json.loads(run("run", "--measure", "path_norm", "--suite", tiny_suite, "--json").stdout)
+    assert {m["name"] for m in second["measures"]} == {"path_norm", "param_norm", *BASELINES}
+    assert second["asked"] == ["path_norm"]
+    known = next(m for m in second["measures"] if m["name"] == "param_norm")
+    assert all(reading["stored"] for reading in known["readings"])
 
 
 def test_a_measure_of_an_installed_package(run, tiny_suite) -> None:

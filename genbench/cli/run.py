@@ -71,7 +71,7 @@ def run(
     from genbench.report.runs import run_record, show_run
     from genbench.runs import execute
 
-    plan_ = _plan(suite, specs, all_measures, quick)
+    plan_ = _plan(suite, specs, all_measures, quick, store)
     limits = Limits(timeout, _memory(memory))
     with make_progress(plan_, store, jobs=jobs, quiet=as_json) as progress:
         report = execute(plan_, store, progress, jobs=jobs, limits=limits, executor=executor)
@@ -92,7 +92,7 @@ def plan(
     """Say what run would do, and how long it takes."""
     from genbench.report.estimate import estimate
 
-    plan_ = _plan(suite, specs, all_measures, quick)
+    plan_ = _plan(suite, specs, all_measures, quick, store)
     forecast = estimate(plan_, store)
     if as_json:
         print_json(forecast.record())
@@ -106,23 +106,26 @@ def plan(
     click.echo(forecast.sentence())
 
 
-def _plan(suite: str, specs: tuple[str, ...], all_measures: bool, quick: bool) -> Plan:
+def _plan(suite: str, specs: tuple[str, ...], all_measures: bool, quick: bool, store: Path) -> Plan:
+    """The measures asked for, and beside them the baselines and whatever the store knows in full."""
     from genbench.errors import UserError
     from genbench.registry import find_measure, load_registry
-    from genbench.runs import make_plan
+    from genbench.runs import is_stored, make_plan
     from genbench.suites import load_suite
 
     if not specs and not all_measures:
         raise UserError("say what to run: --measure NAME, --measure ./file.py, or --all")
     chosen = [entry for spec in dict.fromkeys(specs) for entry in find_measure(spec)]
-    named = {entry.item.name for entry in chosen}
-    registered = load_registry().measures.values()
-    for entry in registered:
+    asked = {entry.item.name for entry in chosen}
+    loaded = load_suite(suite, quick=quick)
+    for entry in load_registry().measures.values():
         # The baselines are the anchors of every table; they cost next to nothing.
-        wanted = all_measures or (entry.item.category == "baseline" and entry.source.kind == "built-in")
-        if wanted and entry.item.name not in named:
+        anchor = entry.item.category == "baseline" and entry.source.kind == "built-in"
+        if entry.item.name not in asked and (all_measures or anchor or is_stored(loaded, entry, store)):
             chosen.append(entry)
-    return make_plan(load_suite(suite, quick=quick), chosen)
+    if all_measures:
+        asked = {entry.item.name for entry in chosen}
+    return make_plan(loaded, chosen, asked=asked)
 
 
 def _memory(text: str | None) -> int:

@@ -131,14 +131,6 @@ class ReadingTable:
             return ""
         return f"{self.path}: the row of {cell.label} disagreed with its stored cell; corrected"
 
-    def rows(self, suite: str, quick: bool) -> list[dict[str, Any]]:
-        """All readings of a suite, failures included."""
-        cursor = self._connection.execute(
-            "SELECT * FROM readings WHERE suite = ? AND quick = ? ORDER BY measure, subject", (suite, quick)
-        )
-        names = [column[0] for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
-
 
 def _row(key: str, about: Mapping[str, Any], outcome: Outcome) -> tuple[object, ...]:
     cost = outcome.cost

@@ -31,7 +31,7 @@ from genbench.engine.cells import Cell, Cost, Outcome, Status
 from genbench.errors import StoreError
 from genbench.keys import canonical_json, file_hash, text_hash
 
-__all__ = ["Damage", "Store", "disk_full", "read_manifest", "write_atomically"]
+__all__ = ["Damage", "Store", "disk_full", "read_manifest", "stored_folder", "write_atomically"]
 
 FORMAT = 1
 _MARKER = "genbench-store.json"
@@ -128,7 +128,7 @@ class Store:
 
     def folder(self, key: str) -> Path:
         """Where the finished cell `key` lies or would lie."""
-        return self._cells / key[:2] / key
+        return stored_folder(self.root, key)
 
     def finished(self) -> Iterator[str]:
         """Keys of all finished cells, in order."""
@@ -172,11 +172,6 @@ class Store:
         """Kind, inputs and result of a finished cell, or None if there is no sound manifest."""
         sealed = _read_sealed(self.folder(key) / _MANIFEST)
         return sealed if isinstance(sealed, dict) else None
-
-    def provenance(self, key: str) -> dict[str, Any]:
-        """Package versions, platform and time under which a finished cell was computed."""
-        sealed = _read_sealed(self.folder(key) / _COST)
-        return dict(sealed["provenance"]) if isinstance(sealed, dict) else {}
 
     def discard(self, key: str) -> None:
         """Forget a finished cell, so that it is made again."""
@@ -258,6 +253,11 @@ class Store:
     def unlock(self, key: str) -> None:
         """Give a claimed cell back."""
         fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, _offset(key), os.SEEK_SET)
+
+
+def stored_folder(root: Path, key: str) -> Path:
+    """Where a store at `root` keeps the finished cell `key`; looks at nothing."""
+    return root / "cells" / key[:2] / key
 
 
 def _offset(key: str) -> int:

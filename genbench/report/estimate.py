@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from genbench.engine.store import stored_folder
 from genbench.runs import Plan
 
 __all__ = ["KIND_NAMES", "Forecast", "duration", "estimate"]
@@ -83,7 +84,7 @@ def estimate(plan: Plan, store: Path, workers: int | None = None) -> Forecast:
     stored: dict[str, int] = {}
     for cell in plan.cells():
         cells[cell.kind] = cells.get(cell.kind, 0) + 1
-        found = (store / "cells" / cell.key[:2] / cell.key).is_dir()
+        found = stored_folder(store, cell.key).is_dir()
         stored[cell.kind] = stored.get(cell.kind, 0) + found
     history = _history(store)
     return Forecast(

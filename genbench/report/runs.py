@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import asdict
 from typing import Any
@@ -20,7 +21,7 @@ _QUICK = "quick run: a small subset, not comparable with full results"
 
 def show_run(report: RunReport) -> None:
     """Print the readings of the measures asked for, then every measure's score."""
-    asked = [m for m in report.measures if m.measure.category != "baseline"] or report.measures
+    asked = [m for m in report.measures if m.measure.name in report.plan.asked]
     if len(asked) <= 3:
         for measure in asked:
             _show_readings(report, measure)
@@ -71,7 +72,7 @@ def _show_scores(report: RunReport) -> None:
         score = measure.score
         rows.append(
             {
-                "measure": measure.measure.name,
+                "measure": f"{_mark(report, measure)}{measure.measure.name}",
                 "sign-error": "" if score is None else f"{score.value:.3f}",
                 "95 %": "" if score is None else f"{score.low:.3f} to {score.high:.3f}",
                 "pairs": "" if score is None else score.pairs,
@@ -84,6 +85,18 @@ def _show_scores(report: RunReport) -> None:
         rows,
         title=f"sign-error against the held-out gap, {report.plan.suite.title} (0 perfect, 0.5 a coin)",
         right=["sign-error", "pairs", "seconds"],
+    )
+
+
+def _mark(report: RunReport, measure: MeasureReport) -> str:
+    """On a terminal, points at what was asked for where other measures stand beside it."""
+    everything = len(report.plan.asked) == len(report.measures)
+    return (
+        ""
+        if everything or not sys.stdout.isatty()
+        else "→ "
+        if measure.measure.name in report.plan.asked
+        else "  "
     )
 
 
@@ -109,6 +122,7 @@ def run_record(report: RunReport) -> dict[str, Any]:
         "quick": suite.quick,
         "store": str(report.store),
         "evidence": report.evidence,
+        "asked": sorted(report.plan.asked),
         "measures": [_measure_record(measure) for measure in report.measures],
     }
 
