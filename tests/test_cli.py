@@ -16,7 +16,7 @@ import pytest
 from conftest import TINY_SUITE, command
 
 BASELINES = ("baseline_random", "baseline_constant", "baseline_size")
-COMMANDS = ["run", "plan", "measures", "suites", "backbones", "datasets", "plugins", "check", "new", "doctor"]
+COMMANDS = ["run", "plan", "tradeoff", "measures", "suites", "backbones", "datasets", "plugins", "check", "new", "doctor"]
 LISTINGS = [["measures"], ["measures", "path_norm"], ["suites"], ["backbones"], ["datasets"], ["plugins"]]
 
 

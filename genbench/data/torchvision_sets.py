@@ -96,7 +96,7 @@ def _read_mnist(names: tuple[str, ...], folder: Path) -> tuple[_Split, _Split, t
 
 
 def _read_svhn(folder: Path) -> tuple[_Split, _Split, tuple[str, ...]]:
-    from scipy.io import loadmat  # type: ignore[import-untyped]
+    from scipy.io import loadmat
 
     def split(name: str) -> _Split:
         try:
