@@ -129,6 +129,14 @@ class Registry:
             return entries[name]
         raise UserError(unknown_name(kind[:-1], name, entries, f"genbench {kind}"))
 
+    def resolve(self, kind: str, name: str) -> tuple[Entry[Any], str]:
+        """The entry for `name` and its argument: "timm:resnet18" is the entry "timm:" with "resnet18"."""
+        family, colon, argument = name.partition(":")
+        entries: dict[str, Entry[Any]] = getattr(self, kind)
+        if name not in entries and argument and f"{family}{colon}" in entries:
+            return entries[f"{family}{colon}"], argument
+        return self.get(kind, name), ""
+
 
 def unknown_name(what: str, name: str, known: Iterable[str], listing: str) -> str:
     """One sentence for a wrong name: the nearest right ones, or the command that lists all."""

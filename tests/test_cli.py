@@ -16,7 +16,19 @@ import pytest
 from conftest import TINY_SUITE, command
 
 BASELINES = ("baseline_random", "baseline_constant", "baseline_size")
-COMMANDS = ["run", "plan", "tradeoff", "measures", "suites", "backbones", "datasets", "plugins", "check", "new", "doctor"]
+COMMANDS = [
+    "run",
+    "plan",
+    "tradeoff",
+    "measures",
+    "suites",
+    "backbones",
+    "datasets",
+    "plugins",
+    "check",
+    "new",
+    "doctor",
+]
 LISTINGS = [["measures"], ["measures", "path_norm"], ["suites"], ["backbones"], ["datasets"], ["plugins"]]
 
 
@@ -116,6 +128,19 @@ def test_unconverged_networks_are_marked_and_not_scored(run, tmp_path) -> None:
     assert result.stdout.count("(unconverged)") == 3
     record = json.loads(run("run", "--measure", "path_norm", "--suite", "hard.toml", "--json").stdout)
     assert all(measure["sign_error"] is None for measure in record["measures"])
+
+
+def test_a_name_with_an_argument(run, tmp_path) -> None:
+    for part in ("train", "test"):
+        for name in ("cat", "dog"):
+            (tmp_path / "pets" / part / name).mkdir(parents=True)
+    listed = json.loads(run("datasets", "folder:pets", "--json").stdout)
+    assert [record["name"] for record in listed] == ["folder:pets"]
+    missing = run("datasets", "folder:nowhere")
+    assert "missing" in missing.stdout
+    backbone = run("backbones", "timm:resnet18")
+    assert "timm:resnet18" in backbone.stdout
+    assert_one_sentence(run("backbones", "clip:RN5"), "did you mean 'clip:RN50'")
 
 
 def test_plan_does_nothing(run, tmp_path, tiny_suite) -> None:

@@ -118,16 +118,13 @@ def backbones(name: str | None, weights: Path | None, as_json: bool) -> None:
     With NAME: where its weights were found, or what to fetch and where to put it.
     """
     from genbench.contract import BackboneRequest
-    from genbench.registry import load_registry
 
     records = []
-    registry = load_registry()
-    for entry in [registry.get("backbones", name)] if name else registry.backbones.values():
-        item = entry.item
-        found = item.available(BackboneRequest(weights=weights))
+    for item, argument in _chosen("backbones", name):
+        found = item.available(BackboneRequest(argument, weights))
         records.append(
             {
-                "name": item.name,
+                "name": item.name + argument,
                 "family": item.family,
                 "weights": item.weight_count,
                 "features": item.feature_width,
@@ -154,17 +151,14 @@ def datasets(name: str | None, root: Path | None, as_json: bool) -> None:
     With NAME: where it was found, or what to put where.
     """
     from genbench.contract import DataRequest
-    from genbench.registry import load_registry
 
     records = []
-    registry = load_registry()
-    for entry in [registry.get("datasets", name)] if name else registry.datasets.values():
-        item = entry.item
-        found = item.available(DataRequest(root=root))
+    for item, argument in _chosen("datasets", name):
+        found = item.available(DataRequest(argument, root))
         size = item.image_size
         records.append(
             {
-                "name": item.name,
+                "name": item.name + argument,
                 "classes": item.classes,
                 "image": None if size is None else f"{size[0]}×{size[1]}×{size[2]}",
                 "status": "ready" if found.ready else "missing",
@@ -174,6 +168,17 @@ def datasets(name: str | None, root: Path | None, as_json: bool) -> None:
             }
         )
     _print_available(records, ["name", "classes", "image", "status", "summary"], as_json)
+
+
+def _chosen(kind: str, name: str | None) -> list[tuple[Any, str]]:
+    """The record called `name` with its argument, or all of them."""
+    from genbench.registry import load_registry
+
+    registry = load_registry()
+    if name is None:
+        return [(entry.item, "") for entry in getattr(registry, kind).values()]
+    entry, argument = registry.resolve(kind, name)
+    return [(entry.item, argument)]
 
 
 def _print_available(records: list[dict[str, Any]], columns: list[str], as_json: bool) -> None:
