@@ -18,7 +18,7 @@ import torch
 
 from genbench.conformance.networks import DEGENERATE, SAME_FUNCTION, convolutional
 from genbench.contract import Measure
-from genbench.engine.guard import finite_number
+from genbench.engine.value import finite_number
 from genbench.errors import NotApplicable
 from genbench.subject import Subject
 

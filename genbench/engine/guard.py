@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import faulthandler
 import json
-import math
 import os
 import resource
 import selectors
@@ -27,9 +26,10 @@ from typing import Any
 import psutil
 
 from genbench.engine.cells import Cost, Outcome, Status
+from genbench.engine.value import InvalidResult, one_line
 from genbench.errors import NotApplicable
 
-__all__ = ["Ask", "InvalidResult", "Limits", "die_with_parent", "run_guarded"]
+__all__ = ["Ask", "Limits", "die_with_parent", "run_guarded"]
 
 _OUTPUT_KEPT = 4096
 _MESSAGE_LIMIT = 1 << 24
@@ -37,10 +37,6 @@ _POLL_SECONDS = 0.1
 
 Ask = Callable[[Mapping[str, Any]], dict[str, Any]]
 """In the child: send a request to the parent, wait for its answer."""
-
-
-class InvalidResult(Exception):
-    """The function returned something that cannot be a result."""
 
 
 @dataclass(frozen=True)
@@ -279,9 +275,9 @@ def _attempt(work: Callable[[Ask], Mapping[str, Any]], ask: Ask) -> dict[str, An
     try:
         result = dict(work(ask))
     except NotApplicable as refusal:
-        return _done(Status.NOT_APPLICABLE, _one_line(str(refusal)) or "the measure gave no reason")
+        return _done(Status.NOT_APPLICABLE, one_line(str(refusal)) or "the measure gave no reason")
     except InvalidResult as problem:
-        return _done(Status.INVALID, _one_line(str(problem)))
+        return _done(Status.INVALID, one_line(str(problem)))
     except BaseException as problem:
         problem.__traceback__, trace = None, problem.__traceback__
         _lift_memory_limit()
@@ -307,18 +303,13 @@ def _is_memory(problem: BaseException) -> bool:
 
 
 def _summary(problem: BaseException) -> str:
-    text = _one_line(str(problem))
+    text = one_line(str(problem))
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
 def _where(trace: Any) -> str:
     frames = traceback.extract_tb(trace)
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-
-
-def _one_line(text: str, limit: int = 300) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def _asker(channel: int) -> Ask:
@@ -349,20 +340,3 @@ def die_with_parent(parent: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before we asked
         os._exit(72)
-
-
-def finite_number(value: object) -> float:
-    """The value a measure returned as a float, or `InvalidResult` that says what it was instead."""
-    import numbers
-
-    import torch
-
-    if isinstance(value, torch.Tensor) and value.ndim == 0 and not value.is_complex():
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        shown = _one_line(repr(value), 60)
-        raise InvalidResult(f"returned {type(value).__name__} {shown}; a measure returns a float")
-    number = float(value)
-    if not math.isfinite(number):
-        raise InvalidResult(f"returned {number}; raise genbench.NotApplicable where the value is undefined")
-    return number

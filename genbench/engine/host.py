@@ -25,9 +25,10 @@ import torch
 from safetensors.torch import load_file
 
 from genbench.engine.cells import Cost, Outcome, Status
-from genbench.engine.guard import Ask, Limits, die_with_parent, finite_number, run_guarded
+from genbench.engine.guard import Ask, Limits, die_with_parent, run_guarded
 from genbench.engine.readings import READING
 from genbench.engine.steps import load_named, load_step
+from genbench.engine.value import finite_number
 from genbench.errors import NotApplicable
 from genbench.registry import Source, source_measures
 from genbench.subject.parts import AskedParts, Part, part_label, save_part, timed_part

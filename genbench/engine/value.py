@@ -1,0 +1,33 @@
+"""What a measure may return: a finite number."""
+
+from __future__ import annotations
+
+import math
+import numbers
+
+__all__ = ["InvalidResult", "finite_number", "one_line"]
+
+
+class InvalidResult(Exception):
+    """The function returned something that cannot be a result."""
+
+
+def finite_number(value: object) -> float:
+    """The value a measure returned as a float, or `InvalidResult` that says what it was instead."""
+    import torch
+
+    if isinstance(value, torch.Tensor) and value.ndim == 0 and not value.is_complex():
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        shown = one_line(repr(value), 60)
+        raise InvalidResult(f"returned {type(value).__name__} {shown}; a measure returns a float")
+    number = float(value)
+    if not math.isfinite(number):
+        raise InvalidResult(f"returned {number}; raise genbench.NotApplicable where the value is undefined")
+    return number
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """`text` on one line, cut to `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
