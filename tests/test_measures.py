@@ -26,14 +26,28 @@ margins by up to 5e-4."""
 AGREES = {
     "params": ("PARAMS", EXACT),
     "inverse_margin": ("INVERSE_MARGIN", FOLDED),
-    "param_norm": ("PARAM_NORM", EXACT),
-    "fro_dist": ("FRO_DIST", EXACT),
-    "log_prod_of_fro": ("LOG_PROD_OF_FRO", EXACT),
+    "log_spec_init_main": ("LOG_SPEC_INIT_MAIN_FFT", FOLDED),
+    "log_spec_orig_main": ("LOG_SPEC_ORIG_MAIN_FFT", FOLDED),
+    "log_prod_of_spec_over_margin": ("LOG_PROD_OF_SPEC_OVER_MARGIN_FFT", FOLDED),
     "log_prod_of_spec": ("LOG_PROD_OF_SPEC_FFT", EXACT),
+    "fro_over_spec": ("FRO_OVER_SPEC_FFT", EXACT),
+    "log_sum_of_spec_over_margin": ("LOG_SUM_OF_SPEC_OVER_MARGIN_FFT", FOLDED),
+    "log_sum_of_spec": ("LOG_SUM_OF_SPEC_FFT", EXACT),
+    "log_prod_of_fro_over_margin": ("LOG_PROD_OF_FRO_OVER_MARGIN", FOLDED),
+    "log_prod_of_fro": ("LOG_PROD_OF_FRO", EXACT),
+    "log_sum_of_fro_over_margin": ("LOG_SUM_OF_FRO_OVER_MARGIN", FOLDED),
+    "log_sum_of_fro": ("LOG_SUM_OF_FRO", EXACT),
+    "fro_dist": ("FRO_DIST", EXACT),
     "dist_spec_init": ("DIST_SPEC_INIT_FFT", EXACT),
-    "path_norm": ("PATH_NORM", FOLDED),
+    "param_norm": ("PARAM_NORM", EXACT),
     "path_norm_over_margin": ("PATH_NORM_OVER_MARGIN", FOLDED),
+    "path_norm": ("PATH_NORM", FOLDED),
 }
+
+WITH_SIGMA = [
+    "pacbayes_init", "pacbayes_orig", "pacbayes_flatness",
+    "pacbayes_mag_init", "pacbayes_mag_orig", "pacbayes_mag_flatness",
+]  # fmt: skip
 
 
 def value(name: str, subject: genbench.Subject) -> float:
@@ -74,6 +88,26 @@ def test_agrees_with_the_authors_code(net, name) -> None:
         assert value(name, subject) == pytest.approx(expected, rel=tolerance)
 
 
+class GoldenSigma:
+    """Shared parts as they are, but for the sigma that the authors' search ended with."""
+
+    def __init__(self, parts, golden: dict) -> None:
+        self._parts, self._golden = parts, golden
+
+    def get(self, name: str, **options):
+        if name != "sigma":
+            return self._parts.get(name, **options)
+        return {"sigma": torch.tensor(self._golden["mag_sigma" if options["magnitude_aware"] else "sigma"])}
+
+
+@pytest.mark.parametrize("net", ["net_a", "net_b"])
+@pytest.mark.parametrize("name", WITH_SIGMA)
+def test_pac_bayes_formulas_agree_given_the_authors_sigma(net, name) -> None:
+    subject, golden = golden_network(net)
+    given = genbench.Subject(subject._network, GoldenSigma(subject._parts, golden))
+    assert value(name, given) == pytest.approx(golden["values"][name.upper()], rel=2e-6)
+
+
 @pytest.mark.parametrize("net", ["net_a", "net_b"])
 def test_sigma_is_about_the_square_of_the_authors(net) -> None:
     """They pass s² for a standard deviation, and their noise also hits the reset batch norms."""
@@ -84,6 +118,14 @@ def test_sigma_is_about_the_square_of_the_authors(net) -> None:
     ]
     ours = np.mean([view.sigma() for view in views])
     assert ours == pytest.approx(theirs**2, rel=0.25)
+
+
+def test_all_twenty_four_of_paper_001_are_there() -> None:
+    assert len(AGREES) + len(WITH_SIGMA) == 24
+    equations = {
+        entry.item.paper for entry in load_registry().measures.values() if entry.item.paper.startswith("001")
+    }
+    assert equations == {f"001 ({number})" for number in range(10, 34)}
 
 
 def two_layer() -> tuple[genbench.Subject, list[torch.Tensor]]:
