@@ -19,6 +19,7 @@ BASELINES = ("baseline_random", "baseline_constant", "baseline_size")
 COMMANDS = [
     "run",
     "plan",
+    "read",
     "tradeoff",
     "measures",
     "suites",

@@ -15,6 +15,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "run": "genbench.cli.run:run",
     "plan": "genbench.cli.run:plan",
+    "read": "genbench.cli.read:read",
     "tradeoff": "genbench.cli.tradeoff:tradeoff",
     "measures": "genbench.cli.listings:measures",
     "suites": "genbench.cli.listings:suites",

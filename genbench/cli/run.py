@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from genbench.cli.common import common_options, store_option
+from genbench.cli.common import common_options, parse_memory, store_option
 from genbench.report.tables import print_json, print_table
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def run(
     from genbench.runs import execute
 
     plan_ = _plan(suite, specs, all_measures, quick, store)
-    limits = Limits(timeout, _memory(memory))
+    limits = Limits(timeout, parse_memory(memory))
     with make_progress(plan_, store, jobs=jobs, quiet=as_json) as progress:
         report = execute(plan_, store, progress, jobs=jobs, limits=limits, executor=executor)
     if as_json:
@@ -126,23 +126,3 @@ def _plan(suite: str, specs: tuple[str, ...], all_measures: bool, quick: bool, s
     if all_measures:
         asked = {entry.item.name for entry in chosen}
     return make_plan(loaded, chosen, asked=asked)
-
-
-def _memory(text: str | None) -> int:
-    from genbench.errors import UserError
-
-    if text is None:
-        import psutil
-
-        return int(psutil.virtual_memory().total // 2)
-    number, unit = text[:-1], text[-1:].upper()
-    scale = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}.get(unit)
-    if scale is None:
-        number, scale = text, 1
-    try:
-        size = int(float(number) * scale)
-    except (ValueError, OverflowError):
-        size = 0
-    if size <= 0:
-        raise UserError(f"--memory {text!r} is not a size; write 500M or 4G")
-    return size

@@ -182,14 +182,7 @@ def main(parent: int, scratch: Path) -> None:
         except Exception as problem:  # loading a subject failed: this job's fault, not the next one's
             reason = " ".join(f"{type(problem).__name__}: {problem}".split())
             outcome = Outcome(Status.FAILED, f"the subject could not be loaded: {reason}")
-        message = {
-            "status": str(outcome.status),
-            "reason": outcome.reason,
-            "result": dict(outcome.result),
-            "cost": vars(outcome.cost),
-            "output": outcome.output,
-        }
-        answers.write(json.dumps(message) + "\n")
+        answers.write(json.dumps(outcome.message()) + "\n")
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from genbench.engine.cells import Cell, Cost, Outcome, Status
+from genbench.engine.cells import Cell, Outcome, Status
 from genbench.engine.guard import Limits
 
 __all__ = ["LocalExecutor", "Slot"]
@@ -108,7 +108,7 @@ class LocalExecutor:
             elif slot.received.endswith(b"\n"):
                 line, slot.received = slot.received, b""
                 assert slot.cell is not None
-                ended.append((slot.cell, _outcome(json.loads(line))))
+                ended.append((slot.cell, Outcome.from_message(json.loads(line))))
                 slot.cell = None
         for slot in self._slots:
             if slot.cell is not None and time.monotonic() > slot.deadline:
@@ -150,13 +150,3 @@ class LocalExecutor:
         for slot in self._slots:
             self._stop(slot)
         self._selector.close()
-
-
-def _outcome(message: Mapping[str, Any]) -> Outcome:
-    return Outcome(
-        Status(message["status"]),
-        message["reason"],
-        message["result"],
-        Cost(**message["cost"]),
-        message["output"],
-    )

@@ -1,0 +1,96 @@
+"""`genbench read`: measures on a network of the user's own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from genbench.cli.common import common_options, parse_memory
+from genbench.errors import UserError
+from genbench.report.tables import print_json, print_table
+
+if TYPE_CHECKING:
+    from genbench.engine.cells import Outcome
+
+
+@click.command()
+@click.argument("network", metavar="FILE.py:FUNCTION")
+@click.option(
+    "--measure", "-m", "specs", multiple=True, metavar="NAME|FILE.py[:FUNCTION]",
+    help="A measure by name, or from a file; may be repeated.",
+)  # fmt: skip
+@click.option("--all", "all_measures", is_flag=True, help="Every registered measure.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For measures that draw random numbers.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True,
+    metavar="SECONDS", help="Time limit of one measure.",
+)  # fmt: skip
+@click.option(
+    "--memory", metavar="SIZE", help="Memory limit of one measure, as 4G.  [default: half the machine]"
+)
+@common_options
+def read(
+    network: str,
+    specs: tuple[str, ...],
+    all_measures: bool,
+    seed: int,
+    timeout: float,
+    memory: str | None,
+    as_json: bool,
+) -> int:
+    """Read measures off a network of your own.
+
+    FUNCTION takes nothing and returns genbench.Subject.from_module(model, initial=initial, data=(x, y)).
+    """
+    from genbench.engine.cells import Status
+    from genbench.engine.guard import Limits
+    from genbench.engine.own import read_network
+    from genbench.registry import find_measure, load_registry
+
+    path, colon, function = network.rpartition(":")
+    if not colon or not path.endswith(".py") or not function.isidentifier():
+        raise UserError(f"{network!r} does not name a function of a file; write ./mynet.py:build")
+    if not Path(path).is_file():
+        raise UserError(f"there is no file {path}; give the path of the Python file that builds your network")
+    if not specs and not all_measures:
+        raise UserError("say what to read: --measure NAME, --measure ./file.py, or --all")
+    entries = [entry for spec in dict.fromkeys(specs) for entry in find_measure(spec)]
+    if all_measures:
+        named = {entry.item.name for entry in entries}
+        entries += [e for e in load_registry().measures.values() if e.item.name not in named]
+    limits = Limits(timeout, parse_memory(memory))
+    rows = []
+    for name, outcome in read_network(Path(path), function, entries, limits, seed):
+        rows.append(_row(name, outcome))
+        if len(entries) > 3 and not as_json:
+            click.echo(f"{len(rows)}/{len(entries)} {name}: {outcome.status}", err=True)
+    if as_json:
+        print_json(rows)
+    else:
+        shown = [{**row, "value": "" if row["value"] is None else f"{row['value']:.6g}"} for row in rows]
+        for row in shown:
+            row["seconds"] = f"{row['seconds']:.2g}"
+        columns = [
+            "measure",
+            "value",
+            "status",
+            "seconds",
+            *(["reason"] if any(r["reason"] for r in rows) else []),
+        ]
+        print_table(columns, shown, right=["value", "seconds"], title=network)
+    sys.stdout.flush()
+    fine = (Status.OK, Status.NOT_APPLICABLE)
+    return 0 if all(row["status"] in fine for row in rows) else 1
+
+
+def _row(name: str, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "measure": name,
+        "value": outcome.value,
+        "status": str(outcome.status),
+        "seconds": outcome.cost.seconds + outcome.cost.shared_seconds,
+        "reason": outcome.reason,
+    }
