@@ -43,11 +43,12 @@ def reference(tmp_path, tiny_suite, finished_run) -> Path:
     return Path(shutil.copytree(finished_run / "store", tmp_path / "reference"))
 
 
-def killed_and_resumed(tmp_path: Path, reference: Path, times: int, seed: int) -> None:
-    """Kill a run `times` times at random moments, resume it, compare what is stored."""
-    chance = random.Random(seed)
+@pytest.mark.slow
+def test_twenty_killed_runs_resume_to_the_same_store(tmp_path, reference) -> None:
+    """Kill a run twenty times at random moments, resume it, compare what is stored."""
+    chance = random.Random(2)
     store = tmp_path / "killed"
-    for _ in range(times):
+    for _ in range(20):
         before, done = starts(store), finished(store) if store.exists() else set()
         process = subprocess.Popen(
             command(*options("--store", store)),
@@ -64,8 +65,9 @@ def killed_and_resumed(tmp_path: Path, reference: Path, times: int, seed: int) -
             "a finished cell was begun again"
         )
         if len(done) == len(finished(reference)):
-            # Everything is done: start over, so that all kills hit a working run.
-            subprocess.run(["rm", "-rf", str(store)], check=True)
+            # Everything is done: start over, so that the next kills hit a working run again.
+            while store.exists():
+                shutil.rmtree(store, ignore_errors=True)
     last = subprocess.run(
         command(*options("--store", store)), cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -73,15 +75,6 @@ def killed_and_resumed(tmp_path: Path, reference: Path, times: int, seed: int) -
     assert cell_files(store) == cell_files(reference)
     assert table(store) == table(reference)
     assert list((store / "staging").iterdir()) == []
-
-
-def test_killed_runs_resume_to_the_same_store(tmp_path, reference) -> None:
-    killed_and_resumed(tmp_path, reference, times=3, seed=1)
-
-
-@pytest.mark.slow
-def test_twenty_killed_runs_resume_to_the_same_store(tmp_path, reference) -> None:
-    killed_and_resumed(tmp_path, reference, times=20, seed=2)
 
 
 def test_workers_die_with_a_killed_run(tmp_path, tiny_suite) -> None:
@@ -127,7 +120,7 @@ def test_ctrl_c_leaves_the_store_sound_and_says_how_to_go_on(run, tmp_path, refe
 
 @pytest.mark.slow
 def test_any_number_of_workers_gives_the_same_bits(run, tmp_path) -> None:
-    (tmp_path / "tiny.toml").write_text(TINY_SUITE.replace("[4, 6, 8]", "[4, 5, 6, 7, 8]"))
+    (tmp_path / "tiny.toml").write_text(TINY_SUITE)
     results = {}
     builtin = [name for name, entry in load_registry().measures.items() if entry.source.kind == "built-in"]
     chosen = [option for name in builtin for option in ("--measure", name)]
@@ -135,7 +128,7 @@ def test_any_number_of_workers_gives_the_same_bits(run, tmp_path) -> None:
         result = run("run", *chosen, "--suite", "tiny.toml", "--json", "--store", f"w{jobs}", "--jobs", jobs)
         assert result.returncode == 0, result.stdout + result.stderr
         results[jobs] = readings(result.stdout)
-    assert len(results["1"]) == 5 * len(builtin)
+    assert len(results["1"]) == 3 * len(builtin)
     assert results["1"] == results["2"] == results["4"]
     assert cell_files(tmp_path / "w1") == cell_files(tmp_path / "w2") == cell_files(tmp_path / "w4")
 
