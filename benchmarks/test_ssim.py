@@ -3,8 +3,8 @@
 Time is the processor time of this process with one thread on either side, the best of several turns in
 alternating order. Both are given float32, the precision scikit-image is faster in.
 
-The bar of ten is for 32 pixels, the size of the embedded suite and of CIFAR. With larger images scikit-image's
-fixed cost per call fades and the ratio falls; the other cases hold what is left of it.
+The bar of ten is for 32 pixels, the size of the embedded suite and of CIFAR. With larger images
+scikit-image's fixed cost per call fades and the ratio falls; the other cases hold what is left of it.
 """
 
 from __future__ import annotations

@@ -77,6 +77,7 @@ def assert_is_scikit_learns_optimum(
     best = objective(reference.coef_, reference.intercept_, x, y, 1 / penalty)
     ours = objective(head.weights.numpy(), head.bias.numpy(), x, y, 1 / penalty)
     assert ours == pytest.approx(best, rel=1e-6)
+    assert head.weights.sum(dim=0).abs().max() < 1e-9
     probabilities = torch.softmax(head.logits(features[kept].double()), dim=1).numpy()
     assert np.abs(probabilities - reference.predict_proba(x)).max() < 5e-3
 

@@ -222,7 +222,7 @@ def _fit_nested(
     order = torch.argsort(labels, stable=True)
     x, labels = x[order], labels[order]
     # In principal axes, with the constant first: a rotation changes neither logits nor penalty, and it
-    # gathers what is ill-conditioned into the leading coordinates, where the preconditioner is exact.
+    # gathers what is ill-conditioned into the leading coordinates, which the preconditioner treats in full.
     axes = torch.linalg.eigh(x.T @ x)[1].flip(1)
     x = torch.cat([torch.ones(len(x), 1, dtype=torch.float64), x @ axes], dim=1)
     top = max(counts)
@@ -255,7 +255,8 @@ def _newton(
         curvature = (p.sum(dim=0) - p.square().sum(dim=0)).clamp(min=1e-12)
         excess = gradient[:, 1:].square().sum() / penalty + (gradient[:, 0].square() / curvature).sum()
         if excess.item() / 2 <= _TOLERANCE * value:
-            return weights
+            # A common shift of all rows changes no probability, and without it the penalty is least.
+            return weights - weights.mean(dim=0)
         p = p.to(precision)
         preconditioner.refresh_if_stale(p)
         # After a step that had to be cut the quadratic model is not worth solving well.
