@@ -9,7 +9,7 @@ from genbench.contract import Executor, SuiteFile
 from genbench.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from genbench.contract import Backbone, Dataset, Measure
+    from genbench.contract import Backbone, Dataset, Degradation, Measure
 
 _SUITES = Path(__file__).parent / "suites"
 
@@ -38,6 +38,14 @@ def genbench_backbones() -> list[Backbone]:
 
     published = [*clip.BACKBONES, *efficientnet.BACKBONES, *lite.BACKBONES, *timm_models.BACKBONES]
     return [*mini.BACKBONES, *published]
+
+
+@hookimpl
+def genbench_degradations() -> list[Degradation]:
+    """Ways to degrade images to a target SSIM, the default first."""
+    from genbench.testbed.degradations import DEGRADATIONS
+
+    return DEGRADATIONS
 
 
 @hookimpl

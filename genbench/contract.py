@@ -6,14 +6,17 @@ A plugin returns these from the hooks in `genbench.hookspecs`. The built-ins do 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from genbench.errors import ContractError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from genbench.data.images import ImageData
     from genbench.subject import Subject
     from genbench.zoo.loaded import LoadedBackbone
@@ -24,6 +27,9 @@ __all__ = [
     "Backbone",
     "Dataset",
     "Degradation",
+    "DegradationTask",
+    "Dial",
+    "Estimate",
     "Executor",
     "Measure",
     "SuiteFile",
@@ -35,6 +41,47 @@ NEEDS = frozenset({"weights", "initial_weights", "training_data", "gradients", "
 
 HigherMeans = Literal["worse", "better"]
 Randomness = Literal["none", "seeded"]
+Cost = Literal["", "low", "medium", "high"]
+
+
+class Estimate(float):
+    """What a measure may return in place of a float to say more: how sure it is, or what each layer gave.
+
+    >>> value = Estimate(2.5, standard_error=0.1, samples=20)
+    >>> value + 1, value.detail()
+    (3.5, {'standard_error': 0.1, 'samples': 20})
+    """
+
+    standard_error: float | None
+    """Of the value, from the spread of the samples behind it."""
+    samples: int | None
+    layers: dict[str, float]
+    """Contribution of each layer, by name."""
+
+    def __new__(
+        cls,
+        value: float,
+        *,
+        standard_error: float | None = None,
+        samples: int | None = None,
+        layers: Mapping[str, float] | None = None,
+    ) -> Self:
+        """A float with its detail."""
+        self = super().__new__(cls, value)
+        self.standard_error = None if standard_error is None else float(standard_error)
+        self.samples = samples
+        self.layers = {name: float(number) for name, number in (layers or {}).items()}
+        return self
+
+    def detail(self) -> dict[str, Any]:
+        """What is known beside the value, as JSON values; numbers that are not finite are left out."""
+        found: dict[str, Any] = {}
+        if self.standard_error is not None and math.isfinite(self.standard_error):
+            found["standard_error"] = self.standard_error
+        if self.samples is not None:
+            found["samples"] = self.samples
+        layers = {name: number for name, number in self.layers.items() if math.isfinite(number)}
+        return {**found, "layers": layers} if layers else found
 
 
 @dataclass(frozen=True)
@@ -44,7 +91,7 @@ class Measure:
     name: str
     """Unique over all plugins; lower-case letters, digits and underscores."""
     function: Callable[[Subject], float] = field(repr=False)
-    """Takes a `genbench.Subject`, returns a float or raises `genbench.NotApplicable`."""
+    """Takes a `genbench.Subject`, returns a float or `Estimate`, or raises `genbench.NotApplicable`."""
     summary: str
     """One line, shown by `genbench measures`."""
     category: str = "other"
@@ -57,6 +104,9 @@ class Measure:
     """`seeded` if the value depends on `subject.generator`."""
     logarithm: bool = False
     """True if the value already is a logarithm (CMS then takes it as log C)."""
+    cost: Cost = ""
+    """What a reading takes: "low" (weights or one pass over the data), "medium" (gradients, tens of passes),
+    "high" (hundreds of passes); empty where nobody said."""
     paper: str = ""
     """Where it comes from, with the equation: "001 (27)"."""
     version: str = "1"
@@ -85,6 +135,7 @@ def measure(
     higher_means: HigherMeans = "worse",
     randomness: Randomness = "none",
     logarithm: bool = False,
+    cost: Cost = "",
     paper: str = "",
     version: str = "1",
 ) -> Callable[[Callable[[Subject], float]], Measure]: ...
@@ -100,6 +151,7 @@ def measure(
     higher_means: HigherMeans = "worse",
     randomness: Randomness = "none",
     logarithm: bool = False,
+    cost: Cost = "",
     paper: str = "",
     version: str = "1",
 ) -> Measure | Callable[[Callable[[Subject], float]], Measure]:
@@ -126,6 +178,7 @@ def measure(
                 higher_means=higher_means,
                 randomness=randomness,
                 logarithm=logarithm,
+                cost=cost,
                 paper=paper,
                 version=str(version),
             )
@@ -161,6 +214,8 @@ def _validated(candidate: Measure) -> Measure:
         raise ContractError(
             f"measure {name!r} says randomness={candidate.randomness!r}; use 'none' or 'seeded'"
         )
+    if candidate.cost not in ("", "low", "medium", "high"):
+        raise ContractError(f"measure {name!r} says cost={candidate.cost!r}; use 'low', 'medium' or 'high'")
     return candidate
 
 
@@ -264,12 +319,42 @@ class BackboneRequest:
 
 @dataclass(frozen=True)
 class Degradation:
-    """A way to degrade images to a target mean SSIM."""
+    """A way to degrade images, as strongly as a target mean SSIM asks for."""
 
     name: str
     summary: str
-    fit: Callable[..., object] = field(repr=False)
+    fit: Callable[[DegradationTask], Sequence[Dial]] = field(repr=False)
+    """One dial or several, weakest first; an SSIM level is met with the first that reaches it."""
     version: str = "1"
+    """Raised when the same task would give other images; part of every key."""
+
+
+@dataclass(frozen=True)
+class DegradationTask:
+    """What a degradation may learn from: training images only, never the ones that it will degrade."""
+
+    images: Tensor = field(repr=False)
+    """(n, channels, height, width) uint8."""
+    labels: Tensor = field(repr=False)
+    """(n,) int64."""
+    seed: int = 0
+    """All randomness must come from it: the same task gives the same dials, bit for bit."""
+
+
+@dataclass(frozen=True)
+class Dial:
+    """A degradation with one setting, its strength."""
+
+    name: str
+    turn: Callable[[Tensor, float, Tensor], Tensor] = field(repr=False)
+    """(images, strength, rows) to degraded images of the same shape.
+
+    Images are (n, channels, height, width) float32 in [0, 1], before and after. Strength 0 leaves them as
+    they are, and their mean SSIM falls steadily as it rises to 1. Rows are the (n,) int64 numbers of these
+    images in their set: randomness must be a function of them, so that batches do not matter.
+    """
+    tensors: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    """What was fitted, such as the weights of a network, for the record; may be empty."""
 
 
 @dataclass(frozen=True)

@@ -5,27 +5,47 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from genbench.contract import Measure
-from genbench.engine.cells import Cell, Outcome, Status, make_cell
+from genbench.engine.cells import Cell, Outcome, Status, SubjectCells, make_cell
 from genbench.engine.guard import Limits
 from genbench.engine.readings import READING, ReadingTable
 from genbench.engine.scheduler import Progress, run_cells
 from genbench.engine.store import Store, stored_folder
 from genbench.errors import UserError
 from genbench.keys import derive_seed
-from genbench.population.plan import PopulationPlan, SubjectCells, plan_population
+from genbench.population.plan import PopulationPlan, plan_population
 from genbench.registry import Entry, Source, load_registry
-from genbench.scoring.sign_error import SignError
-from genbench.suites import Suite
+from genbench.suites import PopulationSuite, Suite, TestbedSuite
+from genbench.testbed.plan import TestbedPlan, plan_testbed
 
-__all__ = ["MeasureReport", "Plan", "RunReport", "execute", "make_plan", "measure_fingerprint"]
+if TYPE_CHECKING:
+    import xarray as xr
 
-SUBJECT_VERSION = 1
+    from genbench.scoring.practical import PracticalScore
+    from genbench.scoring.sign_error import SignError
+    from genbench.testbed.pack import Pack
+
+__all__ = [
+    "FamilyEvidence",
+    "MeasureReport",
+    "Plan",
+    "RunReport",
+    "bring_to_end",
+    "execute",
+    "make_plan",
+    "measure_fingerprint",
+    "plan_evidence",
+    "stored_measures",
+]
+
+Result = TypeVar("Result")
+
+SUBJECT_VERSION = 2
 """Code version of `genbench.subject`: part of the key of every reading, because measures build on it."""
 
 
@@ -34,7 +54,8 @@ class Plan:
     """All cells of a run."""
 
     suite: Suite
-    population: PopulationPlan
+    evidence: PopulationPlan | TestbedPlan
+    """How the suite's networks are made and judged."""
     measures: Sequence[Entry[Measure]]
     asked: frozenset[str]
     """Names of the measures that were asked for; the others stand beside them for comparison."""
@@ -43,7 +64,7 @@ class Plan:
 
     def cells(self) -> list[Cell]:
         """Parents before children."""
-        return [*self.population.cells(), *self.readings.values()]
+        return [*self.evidence.cells(), *self.readings.values()]
 
 
 @dataclass(frozen=True)
@@ -54,8 +75,16 @@ class MeasureReport:
     source: Source
     outcomes: dict[str, Outcome]
     """By subject."""
-    score: SignError | None
-    """Sign-error against the held-out gap; None with fewer than two values."""
+    score: SignError | PracticalScore | None
+    """Sign-error against the held-out truth; None with fewer than two values."""
+
+
+@dataclass(frozen=True)
+class FamilyEvidence:
+    """The cube of one family and its trade-off point."""
+
+    cube: xr.Dataset
+    trade_off: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -65,8 +94,10 @@ class RunReport:
     plan: Plan
     measures: list[MeasureReport]
     evidence: dict[str, dict[str, Any]]
-    """Subject to training accuracy, test accuracy and gap."""
+    """Subject to what is known of it: its training, and what it did on held-out data."""
     store: Path
+    families: dict[str, FamilyEvidence] = field(default_factory=dict)
+    """Of a testbed: cube and trade-off point of every family."""
 
     @property
     def sound(self) -> bool:
@@ -76,31 +107,57 @@ class RunReport:
 
 
 def make_plan(
-    suite: Suite, measures: Sequence[Entry[Measure]], *, asked: Iterable[str] | None = None
+    suite: Suite,
+    measures: Sequence[Entry[Measure]],
+    *,
+    asked: Iterable[str] | None = None,
+    pack: Pack | None = None,
 ) -> Plan:
-    """Lay out the cells of a run without doing anything; `asked` are all measures unless said otherwise."""
+    """Lay out the cells of a run without doing anything.
+
+    Parameters
+    ----------
+    asked : the measures that a person asked for; all unless said otherwise.
+    pack : evidence to take a testbed's networks and cubes from.
+    """
     names = [entry.item.name for entry in measures]
     for name in names:
         if names.count(name) > 1:
             sources = " and ".join(str(e.source) for e in measures if e.item.name == name)
             raise UserError(f"measure {name!r} is given twice, by {sources}; rename one of them")
-    population = plan_population(suite)
+    evidence = plan_evidence(suite, pack)
     readings = {
-        (entry.item.name, subject.label): _reading(suite, population, subject, entry)
-        for subject in population.subjects
+        (entry.item.name, subject.label): _reading(suite, evidence, subject, entry)
+        for subject in evidence.subjects
         for entry in measures
     }
-    return Plan(suite, population, measures, frozenset(names if asked is None else asked), readings)
+    return Plan(suite, evidence, measures, frozenset(names if asked is None else asked), readings)
 
 
-def is_stored(suite: Suite, entry: Entry[Measure], store: Path) -> bool:
-    """Whether `store` has every reading of one measure on `suite`; their bytes are checked when read."""
-    return all(
-        stored_folder(store, cell.key).is_dir() for cell in make_plan(suite, [entry]).readings.values()
-    )
+def plan_evidence(suite: Suite, pack: Pack | None = None) -> PopulationPlan | TestbedPlan:
+    """How the networks of `suite` are made and judged."""
+    if isinstance(suite, TestbedSuite):
+        return plan_testbed(suite, pack)
+    assert isinstance(suite, PopulationSuite)
+    return plan_population(suite)
 
 
-def _reading(suite: Suite, population: PopulationPlan, subject: SubjectCells, entry: Entry[Measure]) -> Cell:
+def stored_measures(
+    suite: Suite, entries: Iterable[Entry[Measure]], store: Path, pack: Pack | None = None
+) -> list[Entry[Measure]]:
+    """Those of which `store` has every reading on `suite`; their bytes are checked when read."""
+    evidence = plan_evidence(suite, pack)
+
+    def found(entry: Entry[Measure]) -> bool:
+        cells = (_reading(suite, evidence, subject, entry) for subject in evidence.subjects)
+        return all(stored_folder(store, cell.key).is_dir() for cell in cells)
+
+    return [entry for entry in entries if found(entry)]
+
+
+def _reading(
+    suite: Suite, evidence: PopulationPlan | TestbedPlan, subject: SubjectCells, entry: Entry[Measure]
+) -> Cell:
     measure = entry.item
     return make_cell(
         READING,
@@ -110,9 +167,9 @@ def _reading(suite: Suite, population: PopulationPlan, subject: SubjectCells, en
             "measure": measure.name,
             "measure_version": measure.version,
             "code": measure_fingerprint(entry),
-            "seed": derive_seed(suite.name, suite.quick, subject.network.key, measure.name, 0),
+            "seed": derive_seed(*suite.identity, subject.network.key, measure.name, 0),
         },
-        {"network": subject.network, "training": population.training_data},
+        {"network": subject.network, "training": evidence.training_data},
         about={
             "suite": suite.name,
             "quick": suite.quick,
@@ -121,8 +178,8 @@ def _reading(suite: Suite, population: PopulationPlan, subject: SubjectCells, en
         },
         how={
             "source": asdict(entry.source),
-            "loader": "genbench.population.steps:load_network",
-            "part_seed": derive_seed(suite.name, suite.quick, subject.network.key),
+            "loader": evidence.loader,
+            "part_seed": derive_seed(*suite.identity, subject.network.key),
         },
         group=subject.network.key,
     )
@@ -150,6 +207,33 @@ def measure_fingerprint(entry: Entry[Measure]) -> str:
     return digest.hexdigest()
 
 
+def bring_to_end(
+    plan: Plan,
+    store_path: Path,
+    progress: Progress,
+    use: Callable[[Store, dict[str, Outcome]], Result],
+    *,
+    jobs: int | None = None,
+    limits: Limits,
+    executor: str = "local",
+) -> Result:
+    """Compute all cells of `plan` that are not stored, then let `use` look at the store and the outcomes."""
+    missing = plan.evidence.missing if isinstance(plan.evidence, TestbedPlan) else ()
+    if missing:
+        raise UserError(missing[0])
+    create = load_registry().get("executors", executor).item.create
+    workers = jobs or os.cpu_count() or 1
+    with Store(store_path) as store:
+        table = ReadingTable(store)
+        try:
+            outcomes = run_cells(
+                plan.cells(), store, table, lambda: create(workers, limits, store.scratch.resolve()), progress
+            )
+            return use(store, outcomes)
+        finally:
+            table.close()
+
+
 def execute(
     plan: Plan,
     store_path: Path,
@@ -160,66 +244,14 @@ def execute(
     executor: str = "local",
 ) -> RunReport:
     """Bring all cells of `plan` to their end and score the measures."""
-    create = load_registry().get("executors", executor).item.create
-    workers = jobs or os.cpu_count() or 1
-    with Store(store_path) as store:
-        table = ReadingTable(store)
-        try:
-            outcomes = run_cells(
-                plan.cells(), store, table, lambda: create(workers, limits, store.scratch.resolve()), progress
-            )
-            return _report(plan, store, outcomes)
-        finally:
-            table.close()
+    from genbench.judging import report_run
 
-
-def _report(plan: Plan, store: Store, outcomes: dict[str, Outcome]) -> RunReport:
-    evidence = {
-        subject.label: {
-            **outcomes[subject.network.key].result,
-            **outcomes[subject.evidence.key].result,
-        }
-        for subject in plan.population.subjects
-    }
-    reports = []
-    for entry in plan.measures:
-        name = entry.item.name
-        by_subject = {
-            subject.label: outcomes[plan.readings[name, subject.label].key]
-            for subject in plan.population.subjects
-        }
-        score = _score(plan, store, entry.item, by_subject, evidence, outcomes)
-        reports.append(MeasureReport(entry.item, entry.source, by_subject, score))
-    return RunReport(plan, reports, evidence, store.root)
-
-
-def _score(
-    plan: Plan,
-    store: Store,
-    measure: Measure,
-    readings: dict[str, Outcome],
-    evidence: dict[str, dict[str, Any]],
-    outcomes: dict[str, Outcome],
-) -> SignError | None:
-    import numpy as np
-    from safetensors.numpy import load_file
-
-    from genbench.scoring import bootstrap_sign_error
-
-    judged = [
-        subject
-        for subject in plan.population.subjects
-        if outcomes[subject.evidence.key].status is Status.OK and evidence[subject.label]["converged"]
-    ]
-    if len(judged) < 2:
-        return None
-    files = [load_file(store.folder(s.evidence.key) / "evidence.safetensors") for s in judged]
-    values = [readings[s.label].value for s in judged]
-    direction = 1.0 if measure.higher_means == "worse" else -1.0
-    return bootstrap_sign_error(
-        [np.nan if value is None else direction * value for value in values],
-        [evidence[s.label]["train_accuracy"] for s in judged],
-        np.stack([file["right"] for file in files]),
-        files[0]["labels"],
-        seed=derive_seed(plan.suite.name, "bootstrap") % 2**32,
+    return bring_to_end(
+        plan,
+        store_path,
+        progress,
+        lambda store, outcomes: report_run(plan, store, outcomes),
+        jobs=jobs,
+        limits=limits,
+        executor=executor,
     )

@@ -113,3 +113,16 @@ def one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def quick_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which the suite mini-quick was run from scratch with `params`; not to be changed."""
+    store = tmp_path_factory.mktemp("mini-quick") / "store"
+    arguments = ("run", "--suite", "mini-quick", "--measure", "params", "--store", store, "--json")
+    done = subprocess.run(
+        command(*arguments), capture_output=True, text=True, check=False, cwd=store.parent, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    (store.parent / "run.json").write_text(done.stdout)
+    return store

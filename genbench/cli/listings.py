@@ -45,10 +45,11 @@ def measures(name: str | None, as_json: bool) -> None:
         return
     for record in records:
         record["needs"] = "".join(_NEED_LETTERS[need] for need in record["needs"])
-    print_table(["name", "category", "needs", "paper", "summary"], records)
+    print_table(["name", "category", "paper", "needs", "cost", "summary"], records)
     letters = ", ".join(f"{letter} = {need}" for need, letter in _NEED_LETTERS.items())
     click.echo(
-        f"{len(records)} measures; needs: {letters}\n"
+        f"{len(records)} measures; needs: {letters}; cost: low = weights or one pass over the training set, "
+        "medium = gradients or tens of passes, high = hundreds of passes\n"
         "genbench measures NAME shows one; genbench run --measure NAME scores it",
         err=True,
     )
@@ -61,8 +62,30 @@ def _measure_record(entry: Entry[Measure]) -> dict[str, Any]:
         **record,
         "needs": sorted(measure.needs),
         "description": measure.description,
+        "reference": _reference(measure.paper),
         "source": str(entry.source),
     }
+
+
+_PAPERS = {
+    "000": "Zhang, Louis: Many generalization measures for deep learning are fragile, arXiv:2510.18934",
+    "001": "Dziugaite et al.: In search of robust measures of generalization, arXiv:2010.11924",
+    "002": "Nakai et al.: Revisiting generalization measures beyond IID, arXiv:2602.01718",
+    "003": "Schiff et al.: Predicting deep neural network generalization with perturbation response curves, "
+    "arXiv:2106.04765",
+    "004": "Huang, Yu, Zhang: A practical generalization metric for deep networks benchmarking, "
+    "arXiv:2409.01498",
+}
+
+
+def _reference(paper: str) -> str:
+    """ "001 (27)" as a citation with the equation; what an outsider wrote stays as it is."""
+    number, _, where = paper.partition(" ")
+    if number not in _PAPERS:
+        return paper
+    place = where.strip("()")
+    shown = f"Eq. {place}" if place.isdigit() else place
+    return f"{_PAPERS[number]}; {shown}" if shown else _PAPERS[number]
 
 
 def _show_measure(entry: Entry[Measure]) -> None:
@@ -86,7 +109,7 @@ def suites(as_json: bool) -> None:
     for name, entry in load_registry().suites.items():
         try:
             suite = read_suite(entry.item.path)
-            status, summary, networks = "ready", suite.summary, str(len(suite.points()))
+            status, summary, networks = "ready", suite.summary, str(suite.networks)
         except UserError as problem:
             status, summary, networks = "broken", str(problem), ""
         records.append(

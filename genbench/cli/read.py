@@ -70,26 +70,45 @@ def read(
     if as_json:
         print_json(rows)
     else:
-        shown = [{**row, "value": "" if row["value"] is None else f"{row['value']:.6g}"} for row in rows]
-        for row in shown:
-            row["seconds"] = f"{row['seconds']:.2g}"
-        columns = [
-            "measure",
-            "value",
-            "status",
-            "seconds",
-            *(["reason"] if any(r["reason"] for r in rows) else []),
-        ]
-        print_table(columns, shown, right=["value", "seconds"], title=network)
+        _show(rows, network)
     sys.stdout.flush()
     fine = (Status.OK, Status.NOT_APPLICABLE)
     return 0 if all(row["status"] in fine for row in rows) else 1
 
 
+def _show(rows: list[dict[str, Any]], title: str) -> None:
+    shown = [
+        {
+            **row,
+            "value": "" if row["value"] is None else f"{row['value']:.6g}",
+            "±": f"{row['standard_error']:.2g}" if row["standard_error"] is not None else "",
+            "seconds": f"{row['seconds']:.2g}",
+        }
+        for row in rows
+    ]
+    errors = ["±"] if any(row["±"] for row in shown) else []
+    reasons = ["reason"] if any(row["reason"] for row in shown) else []
+    columns = ["measure", "value", *errors, "status", "seconds", *reasons]
+    print_table(columns, shown, right=["value", "±", "seconds"], title=title)
+    if len(rows) <= _FEW:
+        for row in rows:
+            if row["layers"]:
+                layers = [{"layer": name, "value": f"{value:.6g}"} for name, value in row["layers"].items()]
+                print_table(["layer", "value"], layers, right=["value"], title=f"{row['measure']} by layer")
+
+
+_FEW = 3
+"""Up to so many measures, their layers are shown too; `--json` always has them."""
+
+
 def _row(name: str, outcome: Outcome) -> dict[str, Any]:
+    detail = outcome.result.get("detail", {})
     return {
         "measure": name,
         "value": outcome.value,
+        "standard_error": detail.get("standard_error"),
+        "samples": detail.get("samples"),
+        "layers": detail.get("layers", {}),
         "status": str(outcome.status),
         "seconds": outcome.cost.seconds + outcome.cost.shared_seconds,
         "reason": outcome.reason,

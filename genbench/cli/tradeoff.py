@@ -7,18 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genbench.cli.common import common_options
+from genbench.cli.common import common_options, store_option
+from genbench.cli.run import execution_options
+from genbench.cli.suite_options import SuiteChoice, suite_options
 from genbench.report.tables import print_json, print_table
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from genbench.testbed.tradeoff import TradeOff
+
+_SUITE_OPTIONS = ("suite", "quick", "dataset", "backbones", "settings", "from_scratch", "pack")
 
 
 @click.command()
 @click.option(
-    "--cube", type=click.Path(path_type=Path), required=True, metavar="FILE",
-    help="A cube as netCDF (.nc) or CSV (.csv).",
+    "--cube", type=click.Path(path_type=Path), metavar="FILE",
+    help="Anyone's cube as netCDF (.nc) or CSV (.csv), instead of a suite's.",
 )  # fmt: skip
+@suite_options
 @click.option(
     "--reading", type=click.Choice(["normalised", "squared", "released"]), default="normalised",
     show_default=True, help="Which scales the trade-off puts on its terms.",
@@ -27,28 +34,66 @@ if TYPE_CHECKING:
     "--weights", default="1,1,1", show_default=True, metavar="L1,L2,L3",
     help="Weights of zero-shot, SSIM and model size; relative ones if normalised.",
 )  # fmt: skip
+@store_option
+@execution_options
 @common_options
-def tradeoff(cube: Path, reading: str, weights: str, as_json: bool) -> int:
+def tradeoff(
+    cube: Path | None,
+    choice: SuiteChoice,
+    reading: str,
+    weights: str,
+    store: Path,
+    jobs: int | None,
+    timeout: float,
+    memory: str | None,
+    executor: str,
+    as_json: bool,
+) -> int:
     """Find the trade-off point of a cube.
 
     The least degraded SSIM, the largest share of unseen classes and the model size at which error and kappa
-    are still worth it (004 Eq. 4), solved with GEKKO and certified against brute force.
+    are still worth it (004 Eq. 4), solved with GEKKO and certified against brute force: of every family of a
+    suite, whose cubes are computed where the store does not have them, or of one cube in a file.
 
     \b
     A CSV cube has one row per grid point and the columns
     ssim, zero_shot, weights, error_mean, error_sd, error_p10, kappa_mean, kappa_sd, kappa_p10.
     """
-    from genbench.scoring.cube import read_cube
+    from genbench.cli.cube import find_evidence
     from genbench.testbed.tradeoff import trade_off
 
-    data = read_cube(cube)
-    family = str(data.attrs.get("family", cube.stem))
-    result = trade_off(data, reading, _weights(weights))
-    if as_json:
-        print_json([{"family": family, **result.record()}])
+    scales = _weights(weights)
+    if cube is not None:
+        _check_no_suite()
+        cubes = _cube_in(cube)
     else:
-        show({family: result})
-    return 0 if result.certified else 1
+        _, _, families = find_evidence(choice, store, jobs, timeout, memory, executor, quiet=as_json)
+        cubes = {name: family.cube for name, family in families.items()}
+    results = {name: trade_off(data, reading, scales) for name, data in cubes.items()}
+    if as_json:
+        print_json([{"family": name, **result.record()} for name, result in results.items()])
+    else:
+        show(results)
+    return 0 if all(result.certified for result in results.values()) else 1
+
+
+def _check_no_suite() -> None:
+    from genbench.errors import UserError
+
+    context = click.get_current_context()
+    for option in context.command.params:
+        given = context.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE
+        if given and option.name in _SUITE_OPTIONS:
+            raise UserError(
+                f"--cube and {option.opts[0]} exclude each other; give a file, or a suite to compute cubes of"
+            )
+
+
+def _cube_in(path: Path) -> dict[str, xr.Dataset]:
+    from genbench.scoring.cube import read_cube
+
+    data = read_cube(path)
+    return {str(data.attrs.get("family", path.stem)): data}
 
 
 def show(results: dict[str, TradeOff]) -> None:

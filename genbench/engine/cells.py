@@ -9,7 +9,7 @@ from typing import Any
 
 from genbench.keys import cell_key
 
-__all__ = ["KEPT", "Cell", "Cost", "Outcome", "Status", "make_cell"]
+__all__ = ["KEPT", "Cell", "Cost", "Outcome", "Status", "SubjectCells", "make_cell"]
 
 
 class Status(StrEnum):
@@ -52,6 +52,18 @@ class Cell:
     """JSON values that tell a worker where to find code; neither hashed nor stored."""
     group: str = ""
     """Cells of one group share a loaded subject; a worker stays with a group while it can."""
+    on_demand: bool = False
+    """Computed only if another cell that is not stored reads it."""
+
+
+@dataclass(frozen=True)
+class SubjectCells:
+    """One network of a suite: how it is made and, where that is a cell of its own, how it is judged."""
+
+    label: str
+    hyperparameters: Mapping[str, Any]
+    network: Cell
+    evidence: Cell | None = None
 
 
 def make_cell(

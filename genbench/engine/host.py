@@ -27,8 +27,8 @@ from safetensors.torch import load_file
 from genbench.engine.cells import Cost, Outcome, Status
 from genbench.engine.guard import Ask, Limits, die_with_parent, run_guarded
 from genbench.engine.readings import READING
-from genbench.engine.steps import load_named, load_step
-from genbench.engine.value import finite_number
+from genbench.engine.steps import load_named, load_step, warm_up
+from genbench.engine.value import result_record
 from genbench.errors import NotApplicable
 from genbench.registry import Source, source_measures
 from genbench.subject.parts import AskedParts, Part, part_label, save_part, timed_part
@@ -79,9 +79,9 @@ class ReadingHost:
                     f"it needs {', '.join(sorted(lacking))}, which this subject does not have"
                 )
             began = time.perf_counter()
-            value = finite_number(chosen(subject))
+            found = result_record(chosen(subject))
             seconds = time.perf_counter() - began - parts.waited
-            return {"value": value, "seconds": seconds, "shared": sum(parts.shared_seconds.values())}
+            return {**found, "seconds": seconds, "shared": sum(parts.shared_seconds.values())}
 
         outcome = run_guarded(work, limits, self._answer)
         result = dict(outcome.result)
@@ -143,7 +143,9 @@ def _seed_globals(seed: int) -> None:
 
 def _run_step(job: Mapping[str, Any], limits: Limits) -> Outcome:
     parents = {name: Path(folder) for name, folder in job["parents"].items()}
-    return run_guarded(lambda _: load_step(job["kind"])(job["inputs"], parents, Path(job["out"])), limits)
+    inputs = {**job["inputs"], "how": job["how"]} if job["how"] else job["inputs"]
+    warm_up(job["kind"], inputs)
+    return run_guarded(lambda _: load_step(job["kind"])(inputs, parents, Path(job["out"])), limits)
 
 
 def _run_job(host: ReadingHost, job: Mapping[str, Any]) -> Outcome:

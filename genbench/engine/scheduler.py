@@ -17,7 +17,7 @@ from genbench.engine.readings import READING, ReadingTable
 from genbench.engine.store import Damage, Store, disk_full
 from genbench.errors import UserError
 
-__all__ = ["CellExecutor", "Progress", "run_cells"]
+__all__ = ["CellExecutor", "Progress", "provenance", "run_cells"]
 
 _POLL_SECONDS = 0.2
 
@@ -105,14 +105,19 @@ class _Run:
         self._store = store
         self._table = table
         self._progress = progress
-        self._provenance = _provenance()
+        self._provenance = provenance()
 
     def read_stored(self) -> None:
         """Take what the store has; name and drop what is damaged."""
         if self._table.repaired:
             self._progress.note(self._table.repaired)
-        for cell in self.cells.values():
-            self._take_stored(cell)
+        # Children first: what is made on demand is not even looked at if nothing waits for it.
+        for cell in reversed(self.cells.values()):
+            waiting = any(child.key in self.pending for child in self._children.get(cell.key, ()))
+            if cell.on_demand and not waiting:
+                del self.pending[cell.key]
+            else:
+                self._take_stored(cell)
 
     def _take_stored(self, cell: Cell) -> bool:
         found = self._store.read(cell.key)
@@ -219,7 +224,8 @@ def _raise_if_fixable(outcome: Outcome, store: Store) -> None:
         raise UserError(outcome.reason.removeprefix("UserError: ").rpartition(" (")[0])
 
 
-def _provenance() -> dict[str, Any]:
+def provenance() -> dict[str, Any]:
+    """Package versions, platform and time: what may explain a difference between two machines."""
     packages = {}
     for name in ("genbench", "torch", "numpy", "safetensors", "scikit-learn"):
         try:

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["STEPS", "load_step"]
+__all__ = ["STEPS", "load_step", "warm_up"]
 
 Step = Callable[[Mapping[str, Any], Mapping[str, Path], Path], dict[str, Any]]
 """(inputs, folders of the parents, folder for its files) -> small JSON result."""
@@ -17,6 +17,14 @@ STEPS = {
     "heldout_data": "genbench.population.steps:heldout_data",
     "network": "genbench.population.steps:train_network",
     "evidence": "genbench.population.steps:evaluate",
+    "images": "genbench.testbed.steps:images",
+    "noise": "genbench.testbed.steps:degraded_images",
+    "adapted": "genbench.testbed.steps:adapted_network",
+    "features": "genbench.testbed.steps:features",
+    "testbed_evidence": "genbench.testbed.steps:evidence",
+    "cube": "genbench.testbed.cubes:cube",
+    "tradeoff": "genbench.testbed.cubes:trade_off_point",
+    "unpacked": "genbench.testbed.steps:unpacked",
 }
 
 
@@ -24,6 +32,14 @@ def load_step(kind: str) -> Step:
     """The function that computes cells of this kind."""
     step: Step = load_named(STEPS[kind])
     return step
+
+
+def warm_up(kind: str, inputs: Mapping[str, Any]) -> None:
+    """Import, in this process, what cells of this kind need, so that the children it forks have it."""
+    step = load_step(kind)
+    prepare = getattr(import_module(step.__module__), "warm", None)
+    if prepare is not None:
+        prepare(inputs)
 
 
 def load_named(name: str) -> Any:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import numbers
+from typing import Any
 
-__all__ = ["InvalidResult", "finite_number", "one_line"]
+from genbench.contract import Estimate
+
+__all__ = ["InvalidResult", "finite_number", "one_line", "result_record"]
 
 
 class InvalidResult(Exception):
@@ -25,6 +28,13 @@ def finite_number(value: object) -> float:
     if not math.isfinite(number):
         raise InvalidResult(f"returned {number}; raise genbench.NotApplicable where the value is undefined")
     return number
+
+
+def result_record(value: object) -> dict[str, Any]:
+    """What a measure returned, as JSON values: `value`, and `detail` where it gave one."""
+    record: dict[str, Any] = {"value": finite_number(value)}
+    detail = value.detail() if isinstance(value, Estimate) else {}
+    return {**record, "detail": detail} if detail else record
 
 
 def one_line(text: str, limit: int = 300) -> str:

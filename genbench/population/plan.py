@@ -5,25 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from genbench.engine.cells import Cell, make_cell
+from genbench.engine.cells import Cell, SubjectCells, make_cell
 from genbench.keys import derive_seed
 from genbench.registry import load_registry
-from genbench.suites import Suite
+from genbench.suites import PopulationSuite
 
-__all__ = ["PopulationPlan", "SubjectCells", "plan_population"]
+__all__ = ["PopulationPlan", "plan_population"]
 
 _VERSION = 1
 """Code version of the steps in `genbench.population.steps`; raise it when one would give other bits."""
-
-
-@dataclass(frozen=True)
-class SubjectCells:
-    """One network of a population: how it is made and how it is judged."""
-
-    label: str
-    hyperparameters: dict[str, Any]
-    network: Cell
-    evidence: Cell
 
 
 @dataclass(frozen=True)
@@ -33,16 +23,18 @@ class PopulationPlan:
     training_data: Cell
     heldout_data: Cell
     subjects: list[SubjectCells]
+    loader: str = "genbench.population.steps:load_network"
+    """Which function gives a worker the network of a subject."""
 
     def cells(self) -> list[Cell]:
         """Parents before children."""
         cells = [self.training_data, self.heldout_data]
         for subject in self.subjects:
-            cells += [subject.network, subject.evidence]
+            cells += [cell for cell in (subject.network, subject.evidence) if cell is not None]
         return cells
 
 
-def plan_population(suite: Suite) -> PopulationPlan:
+def plan_population(suite: PopulationSuite) -> PopulationPlan:
     """The cells of `suite`; everything that determines a result is in its key."""
     dataset = load_registry().get("datasets", suite.data["dataset"]).item
     # `quick` is in the first key, and keys contain their parents': quick cells are never full ones.
@@ -58,7 +50,7 @@ def plan_population(suite: Suite) -> PopulationPlan:
     )
 
 
-def _subject(suite: Suite, point: dict[str, Any], training: Cell, heldout: Cell) -> SubjectCells:
+def _subject(suite: PopulationSuite, point: dict[str, Any], training: Cell, heldout: Cell) -> SubjectCells:
     label = " ".join(f"{_short(name)}={value}" for name, value in point.items())
     settings = {**suite.train, **point}
     seed = settings.pop("seed")

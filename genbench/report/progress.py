@@ -38,9 +38,10 @@ def make_progress(
 
 
 def _headline(plan: Plan) -> str:
-    networks, measures = len(plan.population.subjects), len(plan.measures)
+    networks, measures = len(plan.evidence.subjects), len(plan.measures)
     mark = "  [quick: a small subset, not comparable with full results]" if plan.suite.quick else ""
-    return f"suite {plan.suite.title}: {networks} networks × {measures} measures{mark}"
+    work = f"{networks} networks × {measures} measures" if measures else f"evidence of {networks} networks"
+    return f"suite {plan.suite.title}: {work}{mark}"
 
 
 def _failed(outcome: Outcome) -> bool:

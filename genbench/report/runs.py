@@ -12,7 +12,11 @@ import click
 from genbench import __version__
 from genbench.engine.cells import Outcome, Status
 from genbench.report.tables import print_table
+from genbench.report.testbed import show_practical_readings, show_practical_scores
 from genbench.runs import MeasureReport, RunReport
+from genbench.scoring.practical import PracticalScore
+from genbench.scoring.sign_error import SignError
+from genbench.testbed.plan import TestbedPlan
 
 __all__ = ["run_record", "show_run"]
 
@@ -22,12 +26,17 @@ _QUICK = "quick run: a small subset, not comparable with full results"
 def show_run(report: RunReport) -> None:
     """Print the readings of the measures asked for, then every measure's score."""
     asked = [m for m in report.measures if m.measure.name in report.plan.asked]
+    testbed = bool(report.families)
     if len(asked) <= 3:
         for measure in asked:
-            _show_readings(report, measure)
+            (show_practical_readings if testbed else _show_readings)(report, measure)
     else:
         _show_problems(report)
-    _show_scores(report)
+    if testbed:
+        marks = {m.measure.name: _mark(report, m) for m in report.measures}
+        show_practical_scores(report, marks, {m.measure.name: _counts(m) for m in report.measures})
+    else:
+        _show_scores(report)
     if report.plan.suite.quick:
         click.echo(_QUICK)
     click.echo(f"store: {report.store}")
@@ -69,7 +78,7 @@ def _show_scores(report: RunReport) -> None:
     ranked = sorted(report.measures, key=lambda m: (m.score is None, m.score.value if m.score else 0.0))
     rows = []
     for measure in ranked:
-        score = measure.score
+        score = measure.score if isinstance(measure.score, SignError) else None
         rows.append(
             {
                 "measure": f"{_mark(report, measure)}{measure.measure.name}",
@@ -121,10 +130,19 @@ def run_record(report: RunReport) -> dict[str, Any]:
         "suite": suite.name,
         "quick": suite.quick,
         "store": str(report.store),
+        "changes": dict(suite.changes),
+        "pack": _pack(report),
         "evidence": report.evidence,
+        "trade_off": {name: family.trade_off for name, family in report.families.items()},
         "asked": sorted(report.plan.asked),
         "measures": [_measure_record(measure) for measure in report.measures],
     }
+
+
+def _pack(report: RunReport) -> str | None:
+    evidence = report.plan.evidence
+    pack = evidence.pack if isinstance(evidence, TestbedPlan) else None
+    return None if pack is None else pack.version
 
 
 def _measure_record(measure: MeasureReport) -> dict[str, Any]:
@@ -132,7 +150,7 @@ def _measure_record(measure: MeasureReport) -> dict[str, Any]:
         "name": measure.measure.name,
         "source": str(measure.source),
         "higher_means": measure.measure.higher_means,
-        "sign_error": None if measure.score is None else asdict(measure.score),
+        "sign_error": _score_record(measure.score),
         "readings": [
             {
                 "subject": subject,
@@ -148,3 +166,9 @@ def _measure_record(measure: MeasureReport) -> dict[str, Any]:
             for subject, outcome in measure.outcomes.items()
         ],
     }
+
+
+def _score_record(score: SignError | PracticalScore | None) -> dict[str, Any] | None:
+    if score is None:
+        return None
+    return asdict(score) if isinstance(score, SignError) else score.record()

@@ -1,5 +1,7 @@
 """Suites: what is tested, as TOML files that are checked before anything runs."""
 
+from genbench.suites.population import PopulationSuite
 from genbench.suites.suite import Suite, load_suite, read_suite
+from genbench.suites.testbed import TestbedSuite
 
-__all__ = ["Suite", "load_suite", "read_suite"]
+__all__ = ["PopulationSuite", "Suite", "TestbedSuite", "load_suite", "read_suite"]

@@ -1,0 +1,117 @@
+"""`genbench cube`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from genbench.cli.common import common_options, parse_memory, store_option
+from genbench.cli.run import execution_options
+from genbench.cli.suite_options import SuiteChoice, suite_options
+from genbench.report.tables import print_json
+
+if TYPE_CHECKING:
+    from genbench.runs import FamilyEvidence
+    from genbench.suites import TestbedSuite
+    from genbench.testbed.pack import Pack
+
+__all__ = ["cube", "find_evidence"]
+
+
+@click.command()
+@suite_options
+@store_option
+@execution_options
+@click.option("--full", is_flag=True, help="Show every grid point.")
+@click.option(
+    "--export", type=click.Path(path_type=Path), metavar="FILE.nc|.csv|.xlsx",
+    help="Write the cubes; of several families, .nc and .csv give FILE-FAMILY.nc each.",
+)  # fmt: skip
+@click.option(
+    "--figures", type=click.Path(path_type=Path), metavar="DIR",
+    help="Write heat maps and marginals as PNG.",
+)  # fmt: skip
+@common_options
+def cube(
+    choice: SuiteChoice,
+    store: Path,
+    jobs: int | None,
+    timeout: float,
+    memory: str | None,
+    executor: str,
+    full: bool,
+    export: Path | None,
+    figures: Path | None,
+    as_json: bool,
+) -> None:
+    """Show the cubes of a testbed.
+
+    Error and kappa over zero-shot share × SSIM × model size, one cube per family (004), with mean (M),
+    standard deviation (SD) and 10th percentile (P10) over classes. Computes what the store does not have.
+    """
+    from genbench import __version__
+    from genbench.report.cubes import (
+        check_export,
+        cube_record,
+        export_cubes,
+        resolved_pairs,
+        show_cube,
+        write_figures,
+    )
+
+    if export is not None:
+        check_export(export)
+    suite, pack, families = find_evidence(choice, store, jobs, timeout, memory, executor, quiet=as_json)
+    resolved = resolved_pairs(suite, families)
+    written = [] if export is None else export_cubes(families, export)
+    written += [] if figures is None else write_figures(families, figures)
+    if as_json:
+        print_json(
+            {
+                "genbench": __version__,
+                "suite": suite.name,
+                "quick": suite.quick,
+                "changes": dict(suite.changes),
+                "pack": None if pack is None else pack.version,
+                "store": str(store),
+                "families": [cube_record(name, family, resolved) for name, family in families.items()],
+                "written": [str(path) for path in written],
+            }
+        )
+        return
+    for name, family in families.items():
+        show_cube(name, family, resolved, full=full)
+    for path in written:
+        click.echo(f"written: {path}")
+
+
+def find_evidence(
+    choice: SuiteChoice,
+    store: Path,
+    jobs: int | None,
+    timeout: float,
+    memory: str | None,
+    executor: str,
+    *,
+    quiet: bool,
+) -> tuple[TestbedSuite, Pack | None, dict[str, FamilyEvidence]]:
+    """The suite that the options choose, its pack, and its cubes with their trade-off points."""
+    from genbench.engine.guard import Limits
+    from genbench.errors import UserError
+    from genbench.evidence import build_evidence
+    from genbench.report.progress import make_progress
+    from genbench.runs import make_plan
+    from genbench.suites import TestbedSuite
+
+    suite = choice.load()
+    if not isinstance(suite, TestbedSuite):
+        raise UserError(
+            f"{suite.name} is a population of networks, which has no cube; choose a testbed such as mini"
+        )
+    pack = choice.pack(suite)
+    limits = Limits(timeout, parse_memory(memory))
+    with make_progress(make_plan(suite, [], pack=pack), store, jobs=jobs, quiet=quiet) as progress:
+        families = build_evidence(suite, pack, store, progress, jobs=jobs, limits=limits, executor=executor)
+    return suite, pack, families

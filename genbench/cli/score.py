@@ -1,0 +1,217 @@
+"""`genbench score`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from genbench.cli.common import common_options
+from genbench.report.tables import print_json, print_table
+
+if TYPE_CHECKING:
+    from genbench.scoring.board import Board
+    from genbench.scoring.columns import Columns
+    from genbench.scoring.records import Records
+
+_NAMES: dict[str, Any] = {"metavar": "A,B", "default": ""}
+
+
+@click.command()
+@click.argument("table", type=click.Path(path_type=Path))
+@click.option(
+    "--score", "scores", **_NAMES,
+    help="Only these: sign_error, affine_oracle, kendall, independence, pgdl, cms.",
+)  # fmt: skip
+@click.option("--columns", type=click.Path(path_type=Path), metavar="TOML", help="A mapping of columns.")
+@click.option("--hp", "hyperparameters", **_NAMES, help="Hyperparameter columns, if not `hp.…`.")
+@click.option("--measures", **_NAMES, help="Measure columns, if not `complexity.…`.")
+@click.option("--seed-column", "seed", metavar="COLUMN", default="", help="If not `seed`.")
+@click.option("--gap", metavar="COLUMN", default="", help="If not `gap`.")
+@click.option("--ood", **_NAMES, help="Gaps to shifted test sets, if not `gap_ood…`.")
+@click.option("--test-error", metavar="COLUMN", default="", help="If not `test_error`.")
+@click.option(
+    "--test-size", metavar="COLUMN|N", default="", help="If not `test_size`; a number for all rows."
+)
+@click.option("--higher-is-better", **_NAMES, help="Measures that enter as −C.")
+@click.option("--log", "logarithm", **_NAMES, help="Measures that already are logarithms, if not `log_…`.")
+@click.option("--keep-unconverged", is_flag=True, help="Score rows that are marked unconverged too.")
+@click.option("--complete-rows", is_flag=True, help="Leave out a row for all measures if one has no reading.")
+@click.option("--target", default="", metavar="GAP", help="Score against this gap, not the IID one.")
+@click.option(
+    "--family", type=click.Choice(["strict", "pooled"]), default="strict", show_default=True,
+    help="Environments of the sign-error: pairs of combos, or of one hyperparameter's values (001 D.3).",
+)  # fmt: skip
+@click.option("--no-noise-filter", is_flag=True, help="Give every pair of runs the weight 1 (sign-error).")
+@click.option(
+    "--min-n-eff", type=click.FloatRange(min=0), default=12.0, show_default=True,
+    help="Drop environments with fewer effective pairs (sign-error).",
+)  # fmt: skip
+@click.option("--group-by", **_NAMES, help="Hyperparameters that make the groups of CMS.")
+@click.option(
+    "--combine", multiple=True, metavar="METHOD:A,B",
+    help="Add a combination: pca, npca, avg, prod, prod+avg, avg_rank. Can be repeated.",
+)  # fmt: skip
+@click.option(
+    "--resamples", type=click.IntRange(min=0), default=1000, show_default=True,
+    help="Bootstrap resamples of seeds; large tables use fewer and say so; 0 for no intervals.",
+)  # fmt: skip
+@click.option(
+    "--worst", type=click.IntRange(min=0), default=0, metavar="N",
+    help="Also list the N environments where each measure fails worst.",
+)  # fmt: skip
+@click.option("--csv", "as_csv", is_flag=True, help="Print one tidy table as CSV.")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with figures.")
+@common_options
+def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: int, **given: Any) -> int:
+    """Score measures on a table of runs.
+
+    TABLE is a CSV or Parquet file with one row per trained network: hyperparameters (`hp.…`), `seed`, `gap`
+    (training minus test accuracy), measures (`complexity.…`), and if there are any `test_error`,
+    `test_size`, `gap_ood…`, `converged`. Other names are given by options, or by a TOML file:
+
+    \b
+    hyperparameters = ["lr", "depth"]
+    measures = ["path_norm", "sharpness"]
+    gap = "gen_gap"
+    test_size = 10000
+    """
+    from genbench.errors import UserError
+    from genbench.scoring.board import Options, score_table
+
+    if as_json and as_csv:
+        raise UserError("--json and --csv both print to standard output; give one of them")
+    records = _read(table, given)
+    options = Options(
+        target=given["target"],
+        family=given["family"],
+        noise_filter=not given["no_noise_filter"],
+        min_n_eff=given["min_n_eff"],
+        group_by=_short(given["group_by"]),
+        resamples=given["resamples"],
+    )
+    board = score_table(records, _list(given["scores"]), options, _tell)
+    if html is not None:
+        from genbench.report.score_page import write_page
+
+        write_page(board, html)
+    if as_json:
+        print_json(_document(board, worst))
+    elif as_csv:
+        click.echo(board.scores.to_csv(index=False), nl=False)
+    else:
+        _show(board, worst)
+    if html is not None:
+        click.echo(f"page: {html}", err=True)
+    return 0
+
+
+def _read(path: Path, given: dict[str, Any]) -> Records:
+    from genbench.registry import load_registry
+    from genbench.scoring.combine import METHODS, add_combination
+    from genbench.scoring.tables import read_records
+
+    known = {name: entry.item for name, entry in load_registry().measures.items()}
+    records = read_records(
+        path, _columns(given), known_measures=known, keep_unconverged=given["keep_unconverged"]
+    )
+    for text in given["combine"]:
+        method, colon, names = text.partition(":")
+        if not colon or method.lower() not in METHODS:
+            from genbench.errors import UserError
+
+            raise UserError(f"--combine {text!r} is not METHOD:A,B with METHOD one of {', '.join(METHODS)}")
+        records = add_combination(records, method.lower(), _short(names))
+    return records.complete() if given["complete_rows"] else records
+
+
+def _columns(given: dict[str, Any]) -> Columns:
+    """The TOML mapping, if any, with what the options say on top."""
+    from genbench.scoring.columns import Columns, read_columns
+
+    columns = Columns() if given["columns"] is None else read_columns(given["columns"])
+    names = ("hyperparameters", "measures", "ood", "higher_is_better", "logarithm")
+    changes: dict[str, Any] = {name: _list(given[name]) for name in names}
+    changes |= {name: given[name] for name in ("seed", "gap", "test_error")}
+    size = given["test_size"]
+    changes["test_size"] = int(size) if size.lstrip("-").isdigit() else size
+    return replace(columns, **{name: value for name, value in changes.items() if value not in ("", ())})
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _short(text: str) -> tuple[str, ...]:
+    from genbench.scoring.columns import short_name
+
+    return tuple(map(short_name, _list(text)))
+
+
+def _tell(name: str) -> None:
+    from sys import stderr
+
+    from genbench.scoring.board import SCORES
+
+    if stderr.isatty():
+        click.echo(f"computing {SCORES[name]} …", err=True)
+
+
+def _document(board: Board, worst: int) -> dict[str, Any]:
+    from genbench.report.score_tables import worst_environments
+
+    records = board.records
+    environments = worst_environments(board, worst or 10)
+    return {
+        "table": records.source,
+        "rows": len(records),
+        "unconverged_left_out": records.left_out,
+        "combos": len(records.runs),
+        "hyperparameters": {
+            name: list(levels) for name, levels in zip(records.hyperparameters, records.levels, strict=True)
+        },
+        "targets": list(records.targets),
+        "measures": list(records.measures),
+        "skipped": board.skipped,
+        "scores": _plain(board.scores),
+        "worst_environments": [] if environments is None else _plain(environments),
+    }
+
+
+def _plain(frame: Any) -> list[dict[str, Any]]:
+    """Rows as JSON knows them: null for a missing number."""
+    return list(frame.astype(object).where(frame.notna(), None).to_dict("records"))
+
+
+def _show(board: Board, worst: int) -> None:
+    from genbench.report.score_tables import score_tables, worst_environments
+
+    for table in score_tables(board):
+        right = [c for c in table.columns if c not in ("measure", "fails worst at", "")]
+        print_table(table.columns, table.rows, title=table.title, right=right)
+        click.echo(f"{table.score}: {table.note}\n", err=True)
+    environments = worst_environments(board, worst)
+    if worst and environments is not None:
+        columns = ["measure", "sign_error", "hyperparameter", "low_value", "high_value", "fixed", "n_eff"]
+        rows = environments.sort_values("measure", kind="stable").to_dict("records")
+        texts = [
+            {**row, "sign_error": f"{row['sign_error']:.3f}", "n_eff": f"{row['n_eff']:.1f}"} for row in rows
+        ]
+        print_table(columns, texts, title=f"The {worst} environments where each measure fails worst")
+    for name, reason in board.skipped.items():
+        click.echo(f"{name}: skipped, {reason}", err=True)
+    click.echo(_summary(board), err=True)
+
+
+def _summary(board: Board) -> str:
+    records = board.records
+    text = f"{len(records)} runs of {len(records.runs)} combinations"
+    if records.left_out:
+        text += f"; {records.left_out} unconverged runs left out"
+    dropped = board.scores.groupby("measure", sort=False)["dropped"].max()
+    short = [f"{name} {count}" for name, count in dropped.items() if count]
+    if short:
+        text += f"; rows without a reading: {', '.join(short)}"
+    return text

@@ -1,0 +1,153 @@
+"""Compares readings with evidence: what a run found out about each measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from genbench.contract import Measure
+from genbench.engine.cells import Outcome, Status
+from genbench.engine.store import Store
+from genbench.errors import UserError
+from genbench.keys import derive_seed
+from genbench.population.plan import PopulationPlan
+from genbench.runs import FamilyEvidence, MeasureReport, Plan, RunReport
+from genbench.scoring.sign_error import SignError
+from genbench.suites import TestbedSuite
+from genbench.testbed.plan import TestbedPlan
+
+__all__ = ["read_families", "report_run"]
+
+
+def report_run(plan: Plan, store: Store, outcomes: Mapping[str, Outcome]) -> RunReport:
+    """Score every measure of a run whose cells have all ended."""
+    readings = {
+        entry.item.name: {
+            subject.label: outcomes[plan.readings[entry.item.name, subject.label].key]
+            for subject in plan.evidence.subjects
+        }
+        for entry in plan.measures
+    }
+    if isinstance(plan.evidence, TestbedPlan):
+        return _testbed_report(plan, plan.evidence, store, outcomes, readings)
+    return _population_report(plan, plan.evidence, store, outcomes, readings)
+
+
+def _values(measure: Measure, outcomes: Mapping[str, Outcome]) -> dict[str, float]:
+    """Readings with the sign that makes higher mean worse; NaN where there is none."""
+    direction = 1.0 if measure.higher_means == "worse" else -1.0
+    return {
+        subject: float("nan") if outcome.value is None else direction * outcome.value
+        for subject, outcome in outcomes.items()
+    }
+
+
+# -- testbeds ----------------------------------------------------------------------------------------
+
+
+def read_families(
+    plan: TestbedPlan, suite: TestbedSuite, store: Store, outcomes: Mapping[str, Outcome]
+) -> dict[str, FamilyEvidence]:
+    """Cubes and trade-off points out of the store, with the suite's kappa and backbones."""
+    from genbench.scoring.cube import read_cube
+    from genbench.testbed.cubes import CUBE_FILE, with_kappa
+
+    families = {}
+    for name, family in plan.families.items():
+        for cell in (family.cube, family.tradeoff):
+            if outcomes[cell.key].status is not Status.OK:
+                raise UserError(f"{cell.label} could not be made: {outcomes[cell.key].reason}")
+        cube = with_kappa(read_cube(store.folder(family.cube.key) / CUBE_FILE), suite.testbed["kappa"])
+        wanted = [model for model in cube["model"].values.tolist() if model in family.backbones]
+        families[name] = FamilyEvidence(cube.sel(model=wanted), dict(outcomes[family.tradeoff.key].result))
+    return families
+
+
+def _testbed_report(
+    plan: Plan,
+    evidence: TestbedPlan,
+    store: Store,
+    outcomes: Mapping[str, Outcome],
+    readings: dict[str, dict[str, Outcome]],
+) -> RunReport:
+    from genbench.scoring.practical import PracticalTruth
+
+    assert isinstance(plan.suite, TestbedSuite)
+    families = read_families(evidence, plan.suite, store, outcomes)
+    truth = PracticalTruth.of(
+        {name: family.cube for name, family in families.items()},
+        seed=derive_seed(plan.suite.name, "bootstrap") % 2**32,
+    )
+    reports = [
+        MeasureReport(
+            entry.item,
+            entry.source,
+            readings[entry.item.name],
+            truth.score(_values(entry.item, readings[entry.item.name])),
+        )
+        for entry in plan.measures
+    ]
+    return RunReport(plan, reports, truth.record(), store.root, families)
+
+
+# -- populations -------------------------------------------------------------------------------------
+
+
+def _population_report(
+    plan: Plan,
+    evidence: PopulationPlan,
+    store: Store,
+    outcomes: Mapping[str, Outcome],
+    readings: dict[str, dict[str, Outcome]],
+) -> RunReport:
+    found: dict[str, dict[str, Any]] = {}
+    for subject in evidence.subjects:
+        assert subject.evidence is not None
+        found[subject.label] = {
+            **outcomes[subject.network.key].result,
+            **outcomes[subject.evidence.key].result,
+        }
+    reports = [
+        MeasureReport(
+            entry.item,
+            entry.source,
+            readings[entry.item.name],
+            _gap_score(
+                plan, evidence, store, _values(entry.item, readings[entry.item.name]), found, outcomes
+            ),
+        )
+        for entry in plan.measures
+    ]
+    return RunReport(plan, reports, found, store.root)
+
+
+def _gap_score(
+    plan: Plan,
+    evidence: PopulationPlan,
+    store: Store,
+    values: Mapping[str, float],
+    found: Mapping[str, Mapping[str, Any]],
+    outcomes: Mapping[str, Outcome],
+) -> SignError | None:
+    import numpy as np
+    from safetensors.numpy import load_file
+
+    from genbench.scoring import bootstrap_sign_error
+
+    judged = [
+        (subject.label, subject.evidence)
+        for subject in evidence.subjects
+        if subject.evidence is not None
+        and outcomes[subject.evidence.key].status is Status.OK
+        and found[subject.label]["converged"]
+    ]
+    if len(judged) < 2:
+        return None
+    files = [load_file(store.folder(cell.key) / "evidence.safetensors") for _, cell in judged]
+    return bootstrap_sign_error(
+        [values[label] for label, _ in judged],
+        [found[label]["train_accuracy"] for label, _ in judged],
+        np.stack([file["right"] for file in files]),
+        files[0]["labels"],
+        seed=derive_seed(plan.suite.name, "bootstrap") % 2**32,
+    )

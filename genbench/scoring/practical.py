@@ -1,0 +1,382 @@
+"""Sign-error against the practical metric (004 Eq. 6 and 7): per family, slice and statistic.
+
+Truth comes from cubes that hold, beside their statistics, which held-out images every model got right, so
+that the truth can be resampled. What does not depend on a measure is computed once, for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from genbench.errors import UserError
+from genbench.scoring.cube import summaries
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = [
+    "SLICES",
+    "STATISTICS",
+    "Part",
+    "PracticalScore",
+    "PracticalTruth",
+    "WorstPair",
+    "pair_weights",
+    "tied_ranks",
+]
+
+Array = NDArray[np.float64]
+
+SLICES = ("robustness", "zero_shot")
+STATISTICS = ("mean", "sd", "p10")
+HEADLINE = "mean"
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Part:
+    """The sign-error in one family, slice and statistic."""
+
+    family: str
+    slice: str
+    statistic: str
+    value: float
+    low: float
+    high: float
+    noise_aware: float | None
+    """Pairs weighed by how surely the truth orders them; None if it is sure of none."""
+    pairs: int
+    sure_pairs: int
+    """Pairs with a positive weight in `noise_aware`."""
+    ties: int
+    """Pairs with equal readings; each counts ½."""
+
+
+@dataclass(frozen=True)
+class WorstPair:
+    """Two models that a measure orders against the truth."""
+
+    family: str
+    slice: str
+    better: str
+    """The model with the lower error."""
+    worse: str
+    error_better: float
+    error_worse: float
+    reading_better: float
+    reading_worse: float
+    certainty: float
+    """Difference of the errors in standard deviations of its bootstrap."""
+
+
+@dataclass(frozen=True)
+class PracticalScore:
+    """The sign-errors of one measure."""
+
+    value: float
+    """The headline: SE of the mean error, averaged over slices and families."""
+    low: float
+    high: float
+    noise_aware: float | None
+    pairs: int
+    """Pairs of models behind it, over all families; each is judged in both slices."""
+    dropped: int
+    """Models left out because the measure gave no finite reading."""
+    parts: list[Part]
+    worst: list[WorstPair]
+    """Wrongly ordered pairs, the surest first."""
+    resampled: Array = field(repr=False, compare=False)
+    """(resamples,) the headline under each resample; the same resamples for all measures."""
+
+    def ties_with(self, other: PracticalScore) -> bool:
+        """Whether the 95 % interval of the paired difference includes 0."""
+        low, high = np.quantile(self.resampled - other.resampled, [0.025, 0.975])
+        return bool(low <= 0 <= high)
+
+    def slice_value(self, name: str) -> float:
+        """SE of the mean error in one slice, averaged over families."""
+        return float(np.mean([p.value for p in self.parts if p.slice == name and p.statistic == HEADLINE]))
+
+    def record(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "value": self.value,
+            "low": self.low,
+            "high": self.high,
+            "noise_aware": self.noise_aware,
+            "pairs": self.pairs,
+            "dropped": self.dropped,
+            "parts": [asdict(part) for part in self.parts],
+            "worst": [asdict(pair) for pair in self.worst],
+        }
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """The marginal d of one slice of one family."""
+
+    images: int
+    """Held-out images behind it, m."""
+    truth: dict[str, Array]
+    """Statistic to d, (models,)."""
+    resampled: dict[str, Array]
+    """Statistic to d under each resample, (resamples, models)."""
+
+
+@dataclass(frozen=True)
+class PracticalTruth:
+    """What measures are judged against: the slices of all families, with their resamples."""
+
+    models: dict[str, list[str]]
+    """Family to the names of its models."""
+    weights: dict[str, float]
+    """Model to weight count."""
+    slices: dict[tuple[str, str], _Slice]
+    """(family, slice) to marginal."""
+
+    @classmethod
+    def of(
+        cls, cubes: Mapping[str, xr.Dataset], *, resamples: int = RESAMPLES, seed: int = 0
+    ) -> PracticalTruth:
+        """From the cube of every family; each must hold `right` and `image_class`."""
+        slices = {}
+        for family, cube in cubes.items():
+            if "right" not in cube or "image_class" not in cube.coords:
+                raise UserError(
+                    f"the cube of {family} does not say which images were classified right, so no interval "
+                    "can be given; build it with `genbench run --from-scratch`"
+                )
+            slices[family, "robustness"] = _slice(cube, {"zero_shot": 0.0}, resamples, seed)
+            slices[family, "zero_shot"] = _slice(cube, {"ssim": 1.0}, resamples, seed)
+        return cls(
+            models={family: [str(m) for m in cube["model"].values] for family, cube in cubes.items()},
+            weights={
+                str(model): float(count)
+                for cube in cubes.values()
+                for model, count in zip(cube["model"].values, cube["weights"].values, strict=True)
+            },
+            slices=slices,
+        )
+
+    def score(self, readings: Mapping[str, float]) -> PracticalScore | None:
+        """Judge the readings (higher means worse) of one measure; None without two finite ones in a family.
+
+        A family in which fewer than two models have a finite reading takes no part.
+        """
+        parts: list[Part] = []
+        headlines: list[Array] = []
+        worst: list[WorstPair] = []
+        pairs = 0
+        for (family, name), slice_ in self.slices.items():
+            models = self.models[family]
+            c = np.array([readings.get(model, np.nan) for model in models])
+            kept = np.flatnonzero(np.isfinite(c))
+            if len(kept) < 2:
+                continue
+            first, second = (kept[rows] for rows in np.triu_indices(len(kept), k=1))
+            pairs += len(first)
+            claimed = np.sign(c[first] - c[second])
+            for statistic in STATISTICS:
+                d, drawn = slice_.truth[statistic], slice_.resampled[statistic]
+                resampled = _errors(claimed, drawn[:, first] - drawn[:, second]).mean(axis=1)
+                parts.append(
+                    _part(family, name, statistic, claimed, d[first] - d[second], resampled, slice_.images)
+                )
+                if statistic == HEADLINE:
+                    headlines.append(resampled)
+            worst += _wrong_pairs(family, name, models, c, slice_, first, second)
+        if not parts:
+            return None
+        chosen = [part for part in parts if part.statistic == HEADLINE]
+        resampled = np.mean(headlines, axis=0)
+        low, high = np.quantile(resampled, [0.025, 0.975])
+        aware = [part.noise_aware for part in chosen if part.noise_aware is not None]
+        everyone = [model for models in self.models.values() for model in models]
+        return PracticalScore(
+            value=float(np.mean([part.value for part in chosen])),
+            low=float(low),
+            high=float(high),
+            noise_aware=float(np.mean(aware)) if aware else None,
+            pairs=pairs // len(SLICES),
+            dropped=sum(not np.isfinite(readings.get(model, np.nan)) for model in everyone),
+            parts=parts,
+            worst=sorted(worst, key=lambda pair: -pair.certainty),
+            resampled=resampled,
+        )
+
+    def resolved(self) -> dict[tuple[str, str], float]:
+        """Share of model pairs, per family and slice, that differ by more than the Monte-Carlo noise.
+
+        The noise of a difference of mean errors is 1.96 standard deviations of its bootstrap.
+        """
+        shares = {}
+        for key, slice_ in self.slices.items():
+            first, second = np.triu_indices(len(slice_.truth[HEADLINE]), k=1)
+            difference, noise = _difference(slice_, first, second)
+            shares[key] = float(np.mean(np.abs(difference) > 1.96 * noise)) if len(first) else float("nan")
+        return shares
+
+    def record(self) -> dict[str, dict[str, Any]]:
+        """Model to its family, weights and marginals."""
+        return {
+            model: {
+                "family": family,
+                "weights": self.weights[model],
+                **{
+                    name: {
+                        statistic: float(self.slices[family, name].truth[statistic][i])
+                        for statistic in STATISTICS
+                    }
+                    for name in SLICES
+                },
+            }
+            for family, models in self.models.items()
+            for i, model in enumerate(models)
+        }
+
+
+def pair_weights(difference: Array, images: int) -> Array:
+    """max(0, χ − ½) with χ(D) = max(0, 1 − 2·exp(−2m(D/2)²))², D = |d − d'| (SPEC.md section 3)."""
+    chance = 1 - 2 * np.exp(-2 * images * (np.abs(difference) / 2) ** 2)
+    return np.asarray(np.maximum(0.0, np.maximum(0.0, chance) ** 2 - 0.5))
+
+
+def tied_ranks(scores: Sequence[PracticalScore | None]) -> list[int | None]:
+    """1 + how many measures are surely better, for each; None without a score.
+
+    Surely: lower, and the interval of the paired difference does not include 0. Measures that the evidence
+    cannot tell apart share a rank.
+    """
+    known = [score for score in scores if score is not None]
+    return [
+        None
+        if score is None
+        else 1 + sum(other.value < score.value and not other.ties_with(score) for other in known)
+        for score in scores
+    ]
+
+
+def _errors(claimed: Array, difference: Array) -> Array:
+    """½ (1 − sgn(dC)·sgn(dd)) of each pair."""
+    return np.asarray(0.5 * (1 - claimed * np.sign(difference)))
+
+
+def _part(
+    family: str,
+    name: str,
+    statistic: str,
+    claimed: Array,
+    difference: Array,
+    resampled: Array,
+    images: int,
+) -> Part:
+    errors = _errors(claimed, difference)
+    sureness = pair_weights(difference, images)
+    total = float(sureness.sum())
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    return Part(
+        family=family,
+        slice=name,
+        statistic=statistic,
+        value=float(errors.mean()),
+        low=float(low),
+        high=float(high),
+        noise_aware=float((sureness * errors).sum()) / total if total > 0 else None,
+        pairs=len(errors),
+        sure_pairs=int((sureness > 0).sum()),
+        ties=int((claimed == 0).sum()),
+    )
+
+
+def _wrong_pairs(
+    family: str,
+    name: str,
+    models: Sequence[str],
+    c: Array,
+    slice_: _Slice,
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+) -> list[WorstPair]:
+    difference, noise = _difference(slice_, first, second)
+    wrong = np.flatnonzero(np.sign(difference) * np.sign(c[first] - c[second]) < 0)
+    d = slice_.truth[HEADLINE]
+    pairs = []
+    for i in wrong:
+        better, worse = (first[i], second[i]) if difference[i] < 0 else (second[i], first[i])
+        pairs.append(
+            WorstPair(
+                family=family,
+                slice=name,
+                better=models[better],
+                worse=models[worse],
+                error_better=float(d[better]),
+                error_worse=float(d[worse]),
+                reading_better=float(c[better]),
+                reading_worse=float(c[worse]),
+                certainty=float(abs(difference[i]) / max(noise[i], 1e-12)),
+            )
+        )
+    return pairs
+
+
+def _difference(slice_: _Slice, first: NDArray[np.int64], second: NDArray[np.int64]) -> tuple[Array, Array]:
+    """d − d' of pairs of models and its bootstrap standard deviation."""
+    d, drawn = slice_.truth[HEADLINE], slice_.resampled[HEADLINE]
+    return d[first] - d[second], np.asarray((drawn[:, first] - drawn[:, second]).std(axis=0))
+
+
+def _slice(cube: xr.Dataset, where: Mapping[str, float], resamples: int, seed: int) -> _Slice:
+    """Marginals of the slice at one level of one axis, over the levels of the other."""
+    ((axis, level),) = where.items()
+    found = np.flatnonzero(np.abs(cube[axis].values - level) < 1e-9)
+    if not len(found):
+        raise UserError(f"the cube has no level {axis} = {level:g}, where one of its two slices lies")
+    other = "ssim" if axis == "zero_shot" else "zero_shot"
+    part = cube.isel({axis: int(found[0])})
+    wrong = 1 - part["right"].transpose(other, "model", "image").values.astype(np.float32)
+    labels = np.asarray(cube["image_class"].values, dtype=np.int64)
+    # A class is part of a cell where its error is a number.
+    present = np.isfinite(part["error"].isel(model=0).transpose(other, "class").values)
+    levels, models = wrong.shape[:2]
+    classes = present.shape[1]
+    exact = np.zeros((levels, models, classes))
+    drawn = np.zeros((levels, models, resamples, classes), dtype=np.float32)
+    for label, share in enumerate(_shares(labels, classes, resamples, seed)):
+        inside = present[:, label]
+        chosen = wrong[inside][:, :, labels == label]
+        exact[inside, :, label] = chosen.mean(axis=2, dtype=np.float64)
+        drawn[inside, :, :, label] = chosen @ share.T
+    truth, resampled = (_marginals(errors, present) for errors in (exact, drawn))
+    return _Slice(int(np.isin(labels, np.flatnonzero(present.any(axis=0))).sum()), truth, resampled)
+
+
+def _shares(
+    labels: NDArray[np.int64], classes: int, resamples: int, seed: int
+) -> Iterator[NDArray[np.float32]]:
+    """For each class, how often every image of it is drawn, as a share: (resamples, images of the class).
+
+    A function of the labels and the seed alone: both slices and all families are resampled alike.
+    """
+    generator = np.random.default_rng(seed)
+    for label in range(classes):
+        images = int((labels == label).sum())
+        counts = generator.multinomial(images, np.full(images, 1 / images), size=resamples)
+        yield (counts / images).astype(np.float32)
+
+
+def _marginals(errors: NDArray[Any], present: NDArray[np.bool_]) -> dict[str, Array]:
+    """Statistics over the classes of each level, mean over levels.
+
+    errors : (level, model, ..., class); the result is (..., model).
+    """
+    total: dict[str, Any] = dict.fromkeys(STATISTICS, 0.0)
+    for level, inside in enumerate(present):
+        # Leaving absent classes out here, where they are the same for all, beats skipping NaN everywhere.
+        for name, values in summaries(errors[level][..., inside]).items():
+            total[name] = total[name] + np.moveaxis(values, 0, -1) / len(present)
+    return total

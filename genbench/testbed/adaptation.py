@@ -1,0 +1,174 @@
+"""Adaptation: a pretrained backbone with a linear head, fine-tuned on the seen classes (SPEC.md, Adaptation).
+
+The adapted weights are rounded to fp16 before anything is measured on them: what is stored, shipped and
+rebuilt is then one and the same network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from genbench.errors import UserError
+
+__all__ = ["AdaptedNetwork", "Recipe", "Trace", "adapt", "read_state", "rounded_state"]
+
+
+class AdaptedNetwork(nn.Module):
+    """Preprocessed images -> logits of the seen classes."""
+
+    def __init__(self, backbone: nn.Module, feature_width: int, classes: int, seed: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.head = nn.Linear(feature_width, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(n, classes) logits."""
+        logits: Tensor = self.head(self.backbone(images))
+        return logits
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to adapt; the table [adapt] of a suite."""
+
+    method: str
+    """`finetune` trains everything, `frozen` the head alone."""
+    epochs: int
+    """At most this many."""
+    batch_size: int
+    learning_rate: float
+    """Of the backbone's weights, at its highest."""
+    head_learning_rate: float
+    weight_decay: float
+    stop_loss: float
+    """Training ends when an epoch's mean training loss is at most this."""
+    patience: int
+    """Training ends when that loss has not fallen for so many epochs."""
+    seed: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What adaptation recorded, one number per epoch."""
+
+    loss: list[float]
+    """Mean cross entropy of the epoch's batches, in training mode."""
+    accuracy: list[float]
+    gradient_norm: list[float]
+    """Mean over batches of the norm of the batch gradient."""
+    gradient_variance: list[float]
+    """Mean over coordinates of the variance, over the epoch's batches, of the batch gradient (002 Eq. 36)."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """By name, float64."""
+        return {name: torch.tensor(values, dtype=torch.float64) for name, values in vars(self).items()}
+
+
+def adapt(network: AdaptedNetwork, images: Tensor, labels: Tensor, recipe: Recipe) -> Trace:
+    """Fine-tune `network` in place on preprocessed `images`; the order of batches is a function of the seed.
+
+    AdamW with a one-epoch warm-up and a cosine decay, early stopping on the training loss.
+    """
+    frozen = recipe.method == "frozen"
+    for parameter in network.backbone.parameters():
+        parameter.requires_grad_(not frozen)
+    rates = [recipe.head_learning_rate]
+    groups: list[dict[str, Any]] = [{"params": list(network.head.parameters())}]
+    if not frozen:
+        rates.append(recipe.learning_rate)
+        groups.append({"params": list(network.backbone.parameters())})
+    optimizer = torch.optim.AdamW(groups, weight_decay=recipe.weight_decay)
+    batches_per_epoch = -(-len(labels) // recipe.batch_size)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer,
+        max_lr=rates,
+        total_steps=recipe.epochs * batches_per_epoch,
+        pct_start=min(0.3, 1 / recipe.epochs),
+        cycle_momentum=False,
+    )
+    generator = torch.Generator().manual_seed(recipe.seed)
+    trace = Trace([], [], [], [])
+    best, since_best = float("inf"), 0
+    for _ in range(recipe.epochs):
+        # A frozen backbone keeps its batch norms' statistics too.
+        network.train(not frozen)
+        epoch = _Epoch(network)
+        for rows in torch.randperm(len(labels), generator=generator).tensor_split(batches_per_epoch):
+            logits = network(images[rows])
+            loss = F.cross_entropy(logits, labels[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            epoch.add(loss, logits, labels[rows])
+            optimizer.step()
+            schedule.step()
+        epoch.write(trace)
+        since_best = 0 if trace.loss[-1] < best else since_best + 1
+        best = min(best, trace.loss[-1])
+        if best <= recipe.stop_loss or since_best >= recipe.patience:
+            break
+    for parameter in network.parameters():
+        parameter.requires_grad_(True)
+    network.eval()
+    return trace
+
+
+class _Epoch:
+    """Running sums over the batches of one epoch."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._parameters = [p for p in network.parameters() if p.requires_grad]
+        self._batches = self._images = self._right = 0
+        self._loss = self._norm = 0.0
+        self._sums = [torch.zeros_like(p) for p in self._parameters]
+        self._squares = 0.0
+
+    def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
+        """Take in one batch, after its backward pass."""
+        self._batches += 1
+        self._images += len(labels)
+        self._loss += loss.item() * len(labels)
+        self._right += int((logits.detach().argmax(dim=1) == labels).sum())
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
+        square = sum(float(g.square().sum()) for g in gradients)
+        self._norm += square**0.5
+        self._squares += square
+        torch._foreach_add_(self._sums, gradients)
+
+    def write(self, trace: Trace) -> None:
+        """Append this epoch's numbers."""
+        trace.loss.append(self._loss / self._images)
+        trace.accuracy.append(self._right / self._images)
+        trace.gradient_norm.append(self._norm / self._batches)
+        # Sum over coordinates of E[g²] − E[g]².
+        mean_square = sum(float(s.square().sum()) for s in self._sums) / self._batches**2
+        coordinates = sum(p.numel() for p in self._parameters)
+        trace.gradient_variance.append(max(0.0, self._squares / self._batches - mean_square) / coordinates)
+
+
+def rounded_state(network: nn.Module) -> dict[str, Tensor]:
+    """The state of `network` in fp16, integers as they are; a `UserError` where fp16 cannot hold a value."""
+    state = {}
+    for name, value in network.state_dict().items():
+        small = value.half() if value.is_floating_point() else value
+        if value.is_floating_point() and not bool(small.isfinite().all()):
+            raise UserError(
+                f"adaptation diverged: {name} has a value that fp16 cannot hold; lower adapt.learning_rate"
+            )
+        state[name] = small.clone().contiguous()
+    return state
+
+
+def read_state(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """fp16 back to fp32, copied out of the mapped file."""
+    return {
+        name: value.float() if value.dtype == torch.float16 else value.clone()
+        for name, value in state.items()
+    }

@@ -1,0 +1,35 @@
+"""Ways to degrade images, and their calibration to a mean SSIM.
+
+Listings read `DEGRADATIONS`, so nothing here imports torch before a degradation is fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from genbench.contract import Degradation, DegradationTask, Dial
+
+__all__ = ["DEFAULT", "DEGRADATIONS"]
+
+
+def _fitted_by(module: str) -> Callable[[DegradationTask], Sequence[Dial]]:
+    def fit(task: DegradationTask) -> Sequence[Dial]:
+        dials: Sequence[Dial] = import_module(f"{__name__}.{module}").fit(task)
+        return dials
+
+    return fit
+
+
+DEFAULT = "autoencoder"
+
+DEGRADATIONS = [
+    Degradation(name, summary, _fitted_by(name))
+    for name, summary in (
+        ("autoencoder", "blend with the reconstruction of a convolutional autoencoder"),
+        ("gaussian", "additive Gaussian noise"),
+        ("blur", "Gaussian blur"),
+        ("jpeg", "JPEG compression"),
+        ("fgsm", "a step along the sign of a small network's input gradient"),
+    )
+]

@@ -1,0 +1,34 @@
+"""Gaussian blur, whose deviation at full strength is the side of the image: little is left but the mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from genbench.contract import DegradationTask, Dial
+
+__all__ = ["fit"]
+
+
+def fit(task: DegradationTask) -> Sequence[Dial]:
+    """One dial; nothing is learnt from the images."""
+    return [Dial("blur", _turn)]
+
+
+def _turn(images: Tensor, strength: float, rows: Tensor) -> Tensor:
+    height, width = images.shape[-2:]
+    # Squared, so that the first pixel of deviation has its share of the dial.
+    deviation = strength**2 * min(height, width)
+    # One product with a matrix for each direction takes any deviation at the same cost. In float64, the last
+    # bits (which depend on the batch) are too small to move a rounding to 8 bits.
+    columns, lines = _weights(height, deviation), _weights(width, deviation)
+    return (columns @ images.double() @ lines.T).float()
+
+
+def _weights(side: int, deviation: float) -> Tensor:
+    """(side, side) weights of each pixel in each blurred one; they sum to 1 at the edges too."""
+    place = torch.arange(side, dtype=torch.float64)
+    weights = torch.exp(-0.5 * ((place[:, None] - place) / max(deviation, 1e-6)).square())
+    return weights / weights.sum(dim=1, keepdim=True)

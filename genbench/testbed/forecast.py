@@ -1,0 +1,240 @@
+"""How long, how large: what the cells of a testbed will take on this machine, from a short probe.
+
+Each backbone that is on this machine runs a small batch forward and a training step; one that is not is
+judged by its published size. Accurate to a factor of two, which is what a plan needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from genbench.contract import BackboneRequest, DataRequest
+from genbench.engine.cells import Cell
+from genbench.registry import load_registry
+from genbench.suites import TestbedSuite
+
+__all__ = ["CellForecast", "Speed", "forecast_cells", "image_counts", "probe"]
+
+_BATCH = 32
+_MULTIPLICATIONS_PER_WEIGHT = 120
+"""Of a convolutional backbone on a 224-pixel image; between 74 (EfficientNet-b0) and 160 (CLIP RN50)."""
+_TRAINING_FACTOR = 3.0
+_HEAD_SECONDS = 2.6e-8
+"""Of all heads of a backbone, per image × class × feature, on the machine of `_REFERENCE_RATE`."""
+_AUTOENCODER_SECONDS = 45.0
+_REFERENCE_RATE = 3.0e10
+"""Multiplications a second of one core, as `_rate` measures them, where the constants above were taken."""
+_NOMINAL_COUNTS = {"cifar100": (500, 100), "cifar10": (5000, 1000), "imagenet100": (1300, 50)}
+"""Training and held-out images per class of data sets that may not be on this machine."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What one backbone needs on one core."""
+
+    forward: float
+    """Seconds per image."""
+    training: float
+    """Seconds per image and epoch."""
+    feature_width: int
+    side: int
+    weights: int
+    measured: bool
+
+
+@dataclass(frozen=True)
+class CellForecast:
+    """What one cell will take."""
+
+    seconds: float
+    forward_passes: int = 0
+    disk_bytes: int = 0
+    memory_bytes: int = 0
+
+
+def image_counts(suite: TestbedSuite) -> dict[str, int]:
+    """Images of the seen and unseen classes' training sets and of the held-out set."""
+    data = suite.data
+    entry, argument = load_registry().resolve("datasets", data["dataset"])
+    request = DataRequest(argument=argument, seed=data["seed"])
+    if entry.item.available(request).ready:
+        loaded = entry.item.load(request)
+        per_class = [
+            _per_class(split.labels.numel(), len(loaded.class_names))
+            for split in (loaded.train, loaded.heldout)
+        ]
+    else:
+        per_class = list(_NOMINAL_COUNTS.get(entry.item.name, (100, 50)))
+    train = min(per_class[0], data.get("train_per_class") or per_class[0])
+    heldout = min(per_class[1], data.get("heldout_per_class") or per_class[1])
+    seen, unseen = int(data["seen"]), int(data["unseen"])
+    return {"seen": train * seen, "unseen": train * unseen, "heldout": heldout * (seen + unseen)}
+
+
+def _per_class(images: int, classes: int) -> int:
+    return -(-images // max(1, classes))
+
+
+def probe(names: Iterable[str]) -> dict[str, Speed]:
+    """Time every backbone; a few seconds in all for networks of the mini families."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        rate = _rate()
+        return {name: _speed(name, rate) for name in names}
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _speed(name: str, rate: float) -> Speed:
+    entry, argument = load_registry().resolve("backbones", name)
+    item, request = entry.item, BackboneRequest(argument=argument)
+    side = item.image_size or 224
+    if not item.available(request).ready:
+        weights = item.weight_count or 30_000_000
+        guess = weights * _MULTIPLICATIONS_PER_WEIGHT * (side / 224) ** 2 / rate
+        return Speed(
+            guess, guess * _TRAINING_FACTOR, item.feature_width or 1024, side, weights, measured=False
+        )
+    import torch
+
+    from genbench.testbed.adaptation import AdaptedNetwork
+
+    backbone = item.load(request)
+    network = AdaptedNetwork(backbone.module, backbone.feature_width, 50, 0)
+    images = backbone.preprocess(torch.randint(0, 256, (_BATCH, 3, side, side), dtype=torch.uint8))
+    labels = torch.arange(_BATCH) % 50
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.0)
+
+    def forward() -> None:
+        with torch.inference_mode():
+            network(images)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(images), labels).backward()
+        optimizer.step()
+
+    network.eval()
+    forward_seconds = _timed(forward) / _BATCH
+    network.train()
+    return Speed(
+        forward_seconds,
+        _timed(step) / _BATCH,
+        backbone.feature_width,
+        side,
+        backbone.weight_count,
+        measured=True,
+    )
+
+
+def _timed(work: Callable[[], None]) -> float:
+    """The better of two, after one to warm up."""
+    work()
+    found = []
+    for _ in range(2):
+        began = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - began)
+    return min(found)
+
+
+def _rate() -> float:
+    """Multiplications a second in a convolution, on one core."""
+    import torch
+
+    images, kernel = torch.rand(8, 64, 28, 28), torch.rand(64, 64, 3, 3)
+
+    def convolve() -> None:
+        torch.nn.functional.conv2d(images, kernel, padding=1)
+
+    return 8 * 64 * 64 * 9 * 28 * 28 / _timed(convolve)
+
+
+def forecast_cells(
+    suite: TestbedSuite, cells: Iterable[Cell], speeds: Mapping[str, Speed], counts: Mapping[str, int]
+) -> dict[str, CellForecast]:
+    """What each of `cells` will take, by key; kinds that are no part of a testbed are left out."""
+    found = {}
+    for cell in cells:
+        forecast = _FORECASTS.get(cell.kind)
+        if forecast is not None:
+            speed = speeds.get(str(cell.inputs.get("backbone", "")))
+            found[cell.key] = forecast(suite, cell, speed, counts)
+    return found
+
+
+def _images(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:
+    size = counts[cell.inputs["part"]] * _image_bytes(suite)
+    return CellForecast(1.0 + size / 2**28, disk_bytes=size, memory_bytes=2 * size)
+
+
+def _image_bytes(suite: TestbedSuite) -> int:
+    entry, _ = load_registry().resolve("datasets", suite.data["dataset"])
+    channels, height, width = entry.item.image_size or (3, 256, 256)
+    side = suite.data.get("image_side")
+    return int(channels * (side * side if side else height * width))
+
+
+def _noise(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:
+    levels, pixels = len(suite.testbed["ssim"]) - 1, counts["heldout"] * _image_bytes(suite)
+    fitting = _AUTOENCODER_SECONDS if suite.testbed["degradation"] == "autoencoder" else 5.0
+    # Calibration degrades and compares every held-out image a few times at each level.
+    return CellForecast(
+        fitting + 3e-7 * pixels * levels, disk_bytes=pixels * (levels + 1), memory_bytes=3 * pixels
+    )
+
+
+def _adapted(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:
+    assert speed is not None
+    epochs = suite.adapt["epochs"]
+    each = speed.forward if suite.adapt["method"] == "frozen" else speed.training
+    passes = counts["seen"] * epochs
+    prepared = counts["seen"] * 3 * speed.side**2 * 4
+    return CellForecast(1.0 + passes * each, passes, speed.weights * 2, prepared + speed.weights * 16 + 2**30)
+
+
+def _features(
+    suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]
+) -> CellForecast:
+    assert speed is not None
+    images = counts["heldout"] if cell.inputs["level"] is not None else counts["seen"] + counts["unseen"]
+    size = images * speed.feature_width * 4
+    return CellForecast(
+        0.3 + images * speed.forward, images, size, size + images * _image_bytes(suite) + 2**30
+    )
+
+
+def _evidence(
+    suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]
+) -> CellForecast:
+    assert speed is not None
+    training = counts["seen"] + counts["unseen"]
+    classes = suite.data["seen"] + suite.data["unseen"]
+    levels = len(suite.testbed["ssim"]) * len(suite.testbed["zero_shot"])
+    work = training * classes * speed.feature_width
+    return CellForecast(
+        1.0 + _HEAD_SECONDS * work + 1e-8 * levels * counts["heldout"] * classes,
+        disk_bytes=levels * counts["heldout"],
+        memory_bytes=(training + counts["heldout"] * len(suite.testbed["ssim"])) * speed.feature_width * 8,
+    )
+
+
+def _small(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:
+    return CellForecast(2.0, disk_bytes=2**20, memory_bytes=2**28)
+
+
+_FORECASTS: dict[str, Callable[[TestbedSuite, Cell, Speed | None, Mapping[str, int]], CellForecast]] = {
+    "images": _images,
+    "noise": _noise,
+    "adapted": _adapted,
+    "features": _features,
+    "testbed_evidence": _evidence,
+    "cube": _small,
+    "tradeoff": _small,
+    "unpacked": lambda suite, cell, speed, counts: CellForecast(0.1, disk_bytes=2**20),
+}

@@ -1,0 +1,277 @@
+"""Turns a testbed suite into cells. Imports no torch: `genbench plan` and resuming stay instant.
+
+    images ─┬─> noise ──────────────┐
+            └─> adapted ─> features ┴─> evidence ─> cube ─> tradeoff
+                   └─> readings
+
+With an evidence pack, networks and cubes come out of the pack and everything before them falls away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from genbench.contract import Availability, BackboneRequest, DataRequest
+from genbench.engine.cells import Cell, SubjectCells, make_cell
+from genbench.keys import derive_seed, file_hash
+from genbench.registry import load_registry
+from genbench.suites import TestbedSuite
+from genbench.testbed.pack import Pack
+
+__all__ = ["Family", "TestbedPlan", "plan_testbed"]
+
+_VERSION = 1
+"""Code version of the steps in `genbench.testbed`; raise it when one would give other bits."""
+_HASHED = 64 * 2**20
+"""Files up to this size are told apart by content, larger ones by size and time of change."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """The cube of one family and its trade-off point."""
+
+    name: str
+    backbones: list[str]
+    cube: Cell
+    tradeoff: Cell
+
+
+@dataclass(frozen=True)
+class TestbedPlan:
+    """All cells of a suite but the readings."""
+
+    __test__ = False  # not a test, whatever pytest makes of its name
+
+    training_data: Cell
+    """Training images of the seen classes: the only images that measures see."""
+    subjects: list[SubjectCells]
+    families: dict[str, Family]
+    steps: list[Cell]
+    """What lies between images and cubes; empty with a pack."""
+    pack: Pack | None = None
+    loader: str = "genbench.testbed.steps:load_subject"
+
+    missing: tuple[str, ...] = ()
+    """What is not on this machine, and what to do about it; a plan can be made without it, not run."""
+
+    def cells(self) -> list[Cell]:
+        """Parents before children."""
+        ends = [cell for family in self.families.values() for cell in (family.cube, family.tradeoff)]
+        networks = [subject.network for subject in self.subjects]
+        return list({cell.key: cell for cell in [self.training_data, *networks, *self.steps, *ends]}.values())
+
+
+def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
+    """The cells of `suite`; everything that determines a result is in its key."""
+    images = _image_cells(suite)
+    if pack is not None:
+        return _from_pack(suite, pack, images["seen"])
+    networks = {name: _network(suite, name, images["seen"]) for name in suite.backbones}
+    noise = make_cell(
+        "noise",
+        f"degrade images by {suite.testbed['degradation']}",
+        {
+            "step": _VERSION,
+            "degradation": suite.testbed["degradation"],
+            "version": load_registry().get("degradations", suite.testbed["degradation"]).item.version,
+            "levels": suite.testbed["ssim"],
+            "seed": derive_seed("noise", suite.data["seed"]),
+        },
+        images,
+        on_demand=True,
+    )
+    steps = [*images.values(), noise]
+    evidence = {}
+    for name, network in networks.items():
+        features, judged = _evidence(suite, name, network, noise, images)
+        steps += [*features, judged]
+        evidence[name] = judged
+    families = {}
+    for family, members in suite.families().items():
+        cube = make_cell(
+            "cube",
+            f"cube of {family}",
+            {
+                "step": _VERSION,
+                "suite": suite.name,
+                "quick": suite.quick,
+                "family": family,
+                "backbones": members,
+                "seen": suite.data["seen"],
+                "zero_shot": suite.testbed["zero_shot"],
+                "ssim": suite.testbed["ssim"],
+                "dataset": suite.data["dataset"],
+                "settings": suite.evidence(),
+            },
+            {**{name: evidence[name] for name in members}, "heldout": images["heldout"], "noise": noise},
+        )
+        families[family] = Family(family, members, cube, _trade_off(suite, family, cube))
+    subjects = [_subject(name, networks[name]) for name in suite.backbones]
+    return TestbedPlan(images["seen"], subjects, families, steps, missing=tuple(_missing(suite)))
+
+
+def _missing(suite: TestbedSuite) -> Iterator[str]:
+    entry, argument = load_registry().resolve("datasets", suite.data["dataset"])
+    found = entry.item.available(DataRequest(argument=argument, seed=suite.data["seed"]))
+    if not found.ready:
+        yield f"data set {suite.data['dataset']}: {found.detail}"
+    for name in suite.backbones:
+        entry, argument = load_registry().resolve("backbones", name)
+        found = entry.item.available(BackboneRequest(argument=argument))
+        if not found.ready:
+            yield f"backbone {name}: {found.detail}"
+
+
+def _subject(name: str, network: Cell) -> SubjectCells:
+    entry, _ = load_registry().resolve("backbones", name)
+    return SubjectCells(name, {"family": entry.item.family, "backbone": name}, network)
+
+
+def _image_cells(suite: TestbedSuite) -> dict[str, Cell]:
+    data = suite.data
+    entry, argument = load_registry().resolve("datasets", data["dataset"])
+    available = entry.item.available(DataRequest(argument=argument, seed=data["seed"]))
+    common = {
+        "step": _VERSION,
+        "dataset": data["dataset"],
+        "dataset_version": entry.item.version,
+        "content": _fingerprint(available),
+        "seen": data["seen"],
+        "unseen": data["unseen"],
+        "seed": data["seed"],
+        "image_side": data.get("image_side"),
+        # The first key of all: what a suite's quick subset computes is never taken for the full suite's.
+        "quick": suite.quick,
+    }
+    cells = {}
+    for part, what in (
+        ("seen", "training images, seen classes"),
+        ("unseen", "training images, unseen classes"),
+        ("heldout", "held-out images"),
+    ):
+        per_class = data.get("heldout_per_class" if part == "heldout" else "train_per_class")
+        augmented = part != "seen" and data["augment_unseen"]
+        inputs = {**common, "part": part, "per_class": per_class, "augment_unseen": augmented}
+        cells[part] = make_cell("images", f"{what} of {data['dataset']}", inputs, on_demand=True)
+    return cells
+
+
+def _network(suite: TestbedSuite, name: str, training: Cell) -> Cell:
+    entry, argument = load_registry().resolve("backbones", name)
+    available = entry.item.available(BackboneRequest(argument=argument))
+    settings = dict(suite.adapt)
+    return make_cell(
+        "adapted",
+        f"adapt {name}",
+        {
+            "step": _VERSION,
+            "backbone": name,
+            "backbone_version": entry.item.version,
+            "content": _fingerprint(available),
+            "classes": suite.data["seen"],
+            **settings,
+            "seed": derive_seed("order", settings["seed"]),
+            "head_seed": derive_seed("head", settings["seed"]),
+        },
+        {"training": training},
+        on_demand=True,
+    )
+
+
+def _evidence(
+    suite: TestbedSuite, name: str, network: Cell, noise: Cell, images: Mapping[str, Cell]
+) -> tuple[list[Cell], Cell]:
+    """Features of one backbone, and its evidence."""
+    training = {part: images[part] for part in ("seen", "unseen")}
+    about = {"step": _VERSION, "backbone": name}
+    parents = {
+        "training_features": make_cell(
+            "features",
+            f"training features of {name}",
+            {**about, "level": None},
+            {"network": network, **training},
+            on_demand=True,
+        )
+    }
+    for level in suite.testbed["ssim"]:
+        parents[f"features {level:g}"] = make_cell(
+            "features",
+            f"features of {name} at SSIM {level:g}",
+            {**about, "level": level},
+            {"network": network, "noise": noise},
+            on_demand=True,
+        )
+    features = list(parents.values())
+    settings = {
+        key: suite.testbed[key]
+        for key in ("zero_shot", "unseen_head", "prototype_images", "penalty", "kappa_threshold")
+    }
+    judged = make_cell(
+        "testbed_evidence",
+        f"heads and evidence of {name}",
+        {**about, "seen": suite.data["seen"], "levels": suite.testbed["ssim"], **settings},
+        {**parents, "network": network, "heldout": images["heldout"], **training},
+        on_demand=True,
+    )
+    return features, judged
+
+
+def _trade_off(suite: TestbedSuite, family: str, cube: Cell) -> Cell:
+    return make_cell(
+        "tradeoff",
+        f"trade-off point of {family}",
+        {
+            "step": _VERSION,
+            "kappa": suite.testbed["kappa"],
+            "reading": "normalised",
+            "weights": [1.0, 1.0, 1.0],
+        },
+        {"cube": cube},
+    )
+
+
+def _from_pack(suite: TestbedSuite, pack: Pack, training: Cell) -> TestbedPlan:
+    networks = {name: _unpacked(pack, "networks", name) for name in suite.backbones}
+    families = {}
+    for family, members in suite.families().items():
+        cube = _unpacked(pack, "cubes", family)
+        families[family] = Family(family, members, cube, _trade_off(suite, family, cube))
+    subjects = [_subject(name, networks[name]) for name in suite.backbones]
+    return TestbedPlan(training, subjects, families, [], pack)
+
+
+def _unpacked(pack: Pack, kind: str, name: str) -> Cell:
+    entry: dict[str, Any] = pack.manifest[kind][name]
+    # Keyed by content, not by how it was made: everyone is scored against the same bytes.
+    return make_cell(
+        "unpacked",
+        f"{name} from the evidence pack",
+        {"step": _VERSION, "files": entry["files"], "result": entry["result"]},
+        how={"pack": str(pack.folder)},
+        on_demand=kind == "networks",
+    )
+
+
+def _fingerprint(available: Availability) -> str:
+    """What tells the content found on this machine from another; "" where the place is not a path."""
+    if not available.ready:
+        return ""
+    path = Path(available.detail)
+    try:
+        if path.is_file():
+            return _file_mark(path)
+        if path.is_dir():
+            marks = [f"{p.relative_to(path)} {_file_mark(p)}" for p in sorted(path.rglob("*")) if p.is_file()]
+            return hashlib.sha256("\n".join(marks).encode()).hexdigest()
+    except OSError:
+        pass
+    return ""
+
+
+def _file_mark(path: Path) -> str:
+    found = path.stat()
+    return file_hash(path) if found.st_size <= _HASHED else f"{found.st_size} {found.st_mtime_ns}"

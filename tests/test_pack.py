@@ -1,0 +1,189 @@
+"""Evidence packs: built, verified, used, and refused when something is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from genbench.testbed.pack import PACKS, copy_files, find_pack, read_pack
+
+SHIPPED = PACKS / "mini"
+
+
+@pytest.fixture(scope="module")
+def pack(quick_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The evidence of mini-quick as a pack."""
+    import subprocess
+
+    from conftest import command
+
+    folder = tmp_path_factory.mktemp("pack") / "quick"
+    arguments = ("pack", "build", "-s", "mini-quick", "--to", folder, "--store", quick_store)
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "nothing to compute" in done.stderr
+    return folder
+
+
+def scores(document: str) -> dict[str, object]:
+    return {m["name"]: (m["sign_error"], [r["value"] for r in m["readings"]])
+            for m in json.loads(document)["measures"] if m["name"] != "baseline_random"}  # fmt: skip
+
+
+def test_a_pack_gives_the_scores_of_the_evidence_it_was_made_from(pack, quick_store, run, tmp_path) -> None:
+    done = run(
+        "run", "-s", "mini-quick", "-m", "params", "--pack", pack, "--store", tmp_path / "new", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["pack"].startswith("mini-quick v1")
+    # baseline_random is seeded by the key of the network, which a pack takes from its content.
+    assert scores(done.stdout) == scores((quick_store.parent / "run.json").read_text())
+    kinds = {json.loads(line)["kind"] for line in _manifests(tmp_path / "new")}
+    assert kinds == {"unpacked", "images", "reading", "tradeoff"}
+    parts = [json.loads(line)["inputs"].get("part") for line in _manifests(tmp_path / "new")]
+    assert "heldout" not in parts, "nothing held out is needed, so nothing held out is there"
+
+
+def _manifests(store: Path) -> list[str]:
+    return [p.read_text().partition("\n")[2] for p in store.glob("cells/*/*/manifest.json")]
+
+
+def test_a_pack_serves_fewer_backbones_and_either_kappa(pack, run, tmp_path) -> None:
+    done = run(
+        "run", "-s", "mini-quick", "-m", "params", "--pack", pack, "--store", tmp_path / "new", "--json",
+        "--backbones", "mini-clip:rn4,mini-clip:rn8", "--set", "testbed.kappa=cohen",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert set(document["evidence"]) == {"mini-clip:rn4", "mini-clip:rn8"}
+    assert document["changes"]["testbed.kappa"] == "cohen"
+
+
+def test_verifying_agrees_to_the_bit_on_this_machine(pack, quick_store, run) -> None:
+    done = run("pack", "verify", "-s", "mini-quick", "--pack", pack, "--store", quick_store, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["agrees"]
+    assert len(found["evidence"]) == 8
+    assert all(entry["same_bits"] and entry["difference"] == 0 for entry in found["evidence"])
+
+
+def test_verifying_finds_a_pack_that_is_not_what_it_says(pack, quick_store, run, tmp_path) -> None:
+    import xarray as xr
+
+    other = tmp_path / "other"
+    shutil.copytree(pack, other)
+    file = next(other.glob("mini-clip.cube.nc"))
+    cube = xr.load_dataset(file)
+    cube["error_mean"][0, 0, 0] += 0.01
+    cube.to_netcdf(file)
+    done = run("pack", "verify", "-s", "mini-quick", "--pack", other, "--store", quick_store)
+    assert done.returncode == 1
+    assert "does NOT hold" in done.stdout
+
+
+@pytest.mark.parametrize("file", ["mini-clip-rn4.final.safetensors", "mini-clip.cube.nc"])
+def test_a_damaged_pack_is_named(pack, run, tmp_path, file) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(pack, damaged)
+    content = bytearray((damaged / file).read_bytes())
+    content[len(content) // 2] ^= 1
+    (damaged / file).write_bytes(content)
+    done = run("run", "-s", "mini-quick", "-m", "params", "--pack", damaged, "--store", tmp_path / "new")
+    assert done.returncode == 2
+    assert f"{file} is damaged" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_pack_for_other_settings_is_refused(pack, run, tmp_path) -> None:
+    done = run(
+        "run", "-s", "mini-quick", "-m", "params", "--pack", pack, "--set", "adapt.seed=1",
+        "--store", tmp_path / "new",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "with other settings" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "there is no evidence pack in"),
+        ("{", "cannot be read as an evidence pack"),
+        ("{}", "cannot be read as an evidence pack"),
+        (
+            '{"format": 99, "suite": "x", "version": 1, "evidence": {}, "networks": {}, "cubes": {}}',
+            "has format 99",
+        ),
+    ],
+)
+def test_a_folder_that_is_no_pack_gives_one_sentence(run, tmp_path, text, sentence) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    if text is not None:
+        (folder / "pack.json").write_text(text)
+    done = run("run", "-s", "mini-quick", "-m", "params", "--pack", folder)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+
+
+def test_a_pack_cannot_reach_outside_its_folder(tmp_path) -> None:
+    from genbench.errors import UserError
+
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "pack").mkdir()
+    with pytest.raises(UserError, match="outside"):
+        copy_files(tmp_path / "pack", {"a": {"file": "../secret", "sha256": "0"}}, tmp_path)
+
+
+def test_exclusive_options(run, tmp_path) -> None:
+    done = run("run", "-m", "params", "--pack", tmp_path, "--from-scratch")
+    assert done.returncode == 2
+    assert "exclude each other" in done.stderr
+    done = run("pack", "build", "-s", "digits", "--to", tmp_path / "x")
+    assert done.returncode == 2
+    assert "no testbed" in done.stderr
+
+
+# -- the pack that ships -----------------------------------------------------------------------------
+
+
+def test_the_shipped_pack_is_whole_and_small() -> None:
+    from genbench.keys import file_hash
+    from genbench.suites import load_suite
+
+    shipped = read_pack(SHIPPED)
+    for kind in ("networks", "cubes"):
+        for entry in shipped.manifest[kind].values():
+            for file in entry["files"].values():
+                assert file_hash(SHIPPED / file["file"]) == file["sha256"]
+    suite = load_suite("mini")
+    assert find_pack(suite) is not None, "mini's settings are not those that its pack was built with"
+    assert len(shipped.manifest["networks"]) == 13
+    package = Path(__file__).parent.parent / "genbench"
+    assets = [*package.rglob("assets/*"), *PACKS.rglob("*")]
+    assert sum(file.stat().st_size for file in assets if file.is_file()) < 60 * 10**6
+
+
+def test_the_shipped_cubes_are_sane() -> None:
+    """Issue 4: error rises as SSIM falls and as zero-shot rises; most pairs of models can be told apart."""
+    from scipy.stats import spearmanr
+
+    from genbench.scoring.cube import marginals, read_cube
+    from genbench.scoring.practical import PracticalTruth
+
+    cubes = {
+        name: read_cube(SHIPPED / entry["files"]["cube.nc"]["file"])
+        for name, entry in read_pack(SHIPPED).manifest["cubes"].items()
+    }
+    assert set(cubes) == {"mini-clip", "mini-efficientnet"}
+    for cube in cubes.values():
+        assert dict(cube.sizes) | {"model": 0} >= {"zero_shot": 6, "ssim": 9, "class": 100, "image": 4200}
+        error = marginals(cube)
+        assert spearmanr(cube["ssim"], error["ssim"]["error_mean"]).statistic <= -0.9
+        assert spearmanr(cube["zero_shot"], error["zero_shot"]["error_mean"]).statistic >= 0.9
+        assert abs(cube["achieved_ssim"] - cube["ssim"]).max() <= 0.01
+    assert min(PracticalTruth.of(cubes).resolved().values()) >= 0.6
