@@ -14,7 +14,7 @@ run: $(READY)  ## set up, then score path_norm on the embedded suite
 	$(BIN)/genbench run --measure path_norm
 
 test: lint  ## set up, then ruff, mypy and all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ The public names, all an author of a measure needs:
 
 - `measure`: decorator that turns a function of a subject into a measure.
 - `Subject`: one trained network, its initial weights and its training data.
+- `Estimate`: a float with its standard error or the contribution of each layer.
 - `NotApplicable`: raised by a measure where its mathematics does not apply.
 - `hookimpl`: marks the functions through which a package registers what it offers.
 
@@ -15,16 +16,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from genbench.contract import Measure, measure
+    from genbench.contract import Estimate, Measure, measure
     from genbench.errors import NotApplicable
     from genbench.hookspecs import hookimpl
     from genbench.subject import Subject
 
-__all__ = ["Measure", "NotApplicable", "Subject", "__version__", "hookimpl", "measure"]
+__all__ = ["Estimate", "Measure", "NotApplicable", "Subject", "__version__", "hookimpl", "measure"]
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Estimate": "genbench.contract",
     "Measure": "genbench.contract",
     "NotApplicable": "genbench.errors",
     "Subject": "genbench.subject",

@@ -50,7 +50,7 @@ def read_families(
 ) -> dict[str, FamilyEvidence]:
     """Cubes and trade-off points out of the store, with the suite's kappa and backbones."""
     from genbench.scoring.cube import read_cube
-    from genbench.testbed.cubes import CUBE_FILE, with_kappa
+    from genbench.testbed.cubes import CUBE_FILE, only, with_kappa
 
     families = {}
     for name, family in plan.families.items():
@@ -58,8 +58,9 @@ def read_families(
             if outcomes[cell.key].status is not Status.OK:
                 raise UserError(f"{cell.label} could not be made: {outcomes[cell.key].reason}")
         cube = with_kappa(read_cube(store.folder(family.cube.key) / CUBE_FILE), suite.testbed["kappa"])
-        wanted = [model for model in cube["model"].values.tolist() if model in family.backbones]
-        families[name] = FamilyEvidence(cube.sel(model=wanted), dict(outcomes[family.tradeoff.key].result))
+        families[name] = FamilyEvidence(
+            only(cube, family.backbones), dict(outcomes[family.tradeoff.key].result)
+        )
     return families
 
 
@@ -86,6 +87,12 @@ def _testbed_report(
             truth.score(_values(entry.item, readings[entry.item.name])),
         )
         for entry in plan.measures
+    ]
+    reports += [
+        MeasureReport(
+            entry.item, entry.source, found, truth.score(_values(entry.item, found)), reference=True
+        )
+        for entry, found in plan.references.values()
     ]
     return RunReport(plan, reports, truth.record(), store.root, families)
 

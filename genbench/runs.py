@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,6 +40,7 @@ __all__ = [
     "make_plan",
     "measure_fingerprint",
     "plan_evidence",
+    "require_ready",
     "stored_measures",
 ]
 
@@ -61,6 +62,8 @@ class Plan:
     """Names of the measures that were asked for; the others stand beside them for comparison."""
     readings: dict[tuple[str, str], Cell]
     """(measure, subject) to cell."""
+    references: Mapping[str, tuple[Entry[Measure], dict[str, Outcome]]] = field(default_factory=dict)
+    """Measures with recorded readings that stand beside the others for comparison."""
 
     def cells(self) -> list[Cell]:
         """Parents before children."""
@@ -77,6 +80,8 @@ class MeasureReport:
     """By subject."""
     score: SignError | PracticalScore | None
     """Sign-error against the held-out truth; None with fewer than two values."""
+    reference: bool = False
+    """Whether its readings are recorded ones, which came with genbench."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,14 @@ def measure_fingerprint(entry: Entry[Measure]) -> str:
     return digest.hexdigest()
 
 
+def require_ready(plan: Plan, executor: str = "local") -> None:
+    """Refuse, before anything is timed or computed, what cannot be run here."""
+    load_registry().get("executors", executor)
+    missing = plan.evidence.missing if isinstance(plan.evidence, TestbedPlan) else ()
+    if missing:
+        raise UserError(missing[0])
+
+
 def bring_to_end(
     plan: Plan,
     store_path: Path,
@@ -218,9 +231,7 @@ def bring_to_end(
     executor: str = "local",
 ) -> Result:
     """Compute all cells of `plan` that are not stored, then let `use` look at the store and the outcomes."""
-    missing = plan.evidence.missing if isinstance(plan.evidence, TestbedPlan) else ()
-    if missing:
-        raise UserError(missing[0])
+    require_ready(plan, executor)
     create = load_registry().get("executors", executor).item.create
     workers = jobs or os.cpu_count() or 1
     with Store(store_path) as store:

@@ -20,7 +20,10 @@ COMMANDS = [
     "run",
     "plan",
     "read",
+    "score",
     "tradeoff",
+    "cube",
+    "pack",
     "measures",
     "suites",
     "backbones",
@@ -167,6 +170,16 @@ WRONG = [
     (["measures", "zzz"], "`genbench measures` lists them all"),
     (["new", "Not-A-Name"], "lower-case letters"),
     (["check", "path_nrom"], "did you mean 'path_norm'"),
+    (["run", "--measure", "params", "--set", "kappa=cohen"], "write TABLE.KEY=VALUE"),
+    (["run", "--measure", "params", "--set", "testbed.kapa=cohen"], "did you mean 'testbed.kappa'"),
+    (["run", "--measure", "params", "--set", "testbed.ssim=[2, 1.0]"], "an SSIM above 0 and at most 1"),
+    (["run", "--measure", "params", "--backbones", "mini-clip:rn5"], "did you mean 'mini-clip:rn"),
+    (["run", "--measure", "params", "--dataset", "glyph"], "did you mean 'glyphs'"),
+    (["run", "--measure", "params", "--dataset", "folder:absent"], "absent"),
+    (["run", "--measure", "params", "--suite", "cifar100-clip"], "cifar100 is not on this machine"),
+    (["run", "--measure", "params", "--pack", "absent"], "there is no evidence pack in absent"),
+    (["cube", "--suite", "digits"], "testbed"),
+    (["pack", "verify", "--suite", "mini-quick"], "has no evidence pack"),
 ]
 
 

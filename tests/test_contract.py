@@ -91,7 +91,7 @@ def test_wrong_metadata_is_refused_with_a_reason(options, sentence) -> None:
 
 def test_public_names_are_few_and_there() -> None:
     assert set(genbench.__all__) == {
-        "Measure", "NotApplicable", "Subject", "__version__", "hookimpl", "measure",
+        "Estimate", "Measure", "NotApplicable", "Subject", "__version__", "hookimpl", "measure",
     }  # fmt: skip
     for name in genbench.__all__:
         assert getattr(genbench, name) is not None

@@ -97,7 +97,8 @@ class GoldenSigma:
     def get(self, name: str, **options):
         if name != "sigma":
             return self._parts.get(name, **options)
-        return {"sigma": torch.tensor(self._golden["mag_sigma" if options["magnitude_aware"] else "sigma"])}
+        sigma = self._golden["mag_sigma" if options["magnitude_aware"] else "sigma"]
+        return {"sigma": torch.tensor(sigma, dtype=torch.float64), "error": torch.tensor(0.0)}
 
 
 @pytest.mark.parametrize("net", ["net_a", "net_b"])
@@ -167,9 +168,9 @@ def test_measures_that_need_the_initial_weights_say_so() -> None:
 
 
 def test_path_norm_refuses_what_is_not_a_relu_network() -> None:
-    model = nn.Sequential(nn.Flatten(), nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
     subject = genbench.Subject.from_module(model, data=(torch.randn(20, 3), torch.zeros(20)))
-    with pytest.raises(genbench.NotApplicable, match="GELU"):
+    with pytest.raises(genbench.NotApplicable, match="Tanh"):
         value("path_norm", subject)
 
 
@@ -180,11 +181,3 @@ def test_baselines() -> None:
     measure = load_registry().measures["baseline_random"].item
     draws = [measure(subject.fresh(seed=seed)) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [n for n, e in load_registry().measures.items() if e.source.kind == "built-in"]
-)
-def test_every_builtin_keeps_the_contract(check_measure, name) -> None:
-    check_measure(name).assert_passed()

@@ -98,19 +98,19 @@ def test_weights_outside_known_layers_are_refused_not_skipped() -> None:
             self.matrix = nn.Parameter(torch.ones(3, 3))
 
         def forward(self, x):
-            return x @ self.matrix
+            return torch.einsum("ni,ij->nj", x, self.matrix)
 
-    class Attention(nn.Module):
+    class Other(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.attention = nn.MultiheadAttention(4, 2)
+            self.mix = nn.Bilinear(4, 4, 2)
 
         def forward(self, x):
-            return self.attention(x, x, x)[0]
+            return self.mix(x, x)
 
-    for model, width in ((Bare(), 3), (Attention(), 4)):
+    for model, width in ((Bare(), 3), (Other(), 4)):
         subject = genbench.Subject.from_module(model, data=(torch.ones(10, width), torch.zeros(10)))
-        with pytest.raises(genbench.NotApplicable, match=r"matrix|MultiheadAttention"):
+        with pytest.raises(genbench.NotApplicable, match=r"matrix|Bilinear"):
             subject.weights()
 
 
@@ -122,6 +122,10 @@ def test_a_single_layer_is_a_network_too() -> None:
 
 
 def test_shared_parts_are_computed_once_however_many_ask(subject) -> None:
+    # Labels that the network gets right, so that there is an accuracy for noise to cost.
+    subject = genbench.Subject.from_module(
+        subject.model, data=(torch.cat([x for x, _ in subject.batches()]), subject.logits().argmax(1))
+    )
     for _ in range(3):
         view = subject.fresh()
         view.margins(), view.logits(), view.margin(), view.spectral_norms(), view.sigma()
@@ -221,7 +225,12 @@ def test_sigma_of_a_linear_classifier_in_closed_form() -> None:
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[0.5, 0.0], [-0.5, 0.0]]))
     data = torch.tensor([[3.0, 0.0]]).expand(20, 2), torch.zeros(20)
-    sigmas = [genbench.Subject.from_module(model, data=data, seed=seed).sigma() for seed in range(60)]
+    sigmas = []
+    for seed in range(60):
+        try:
+            sigmas.append(genbench.Subject.from_module(model, data=data, seed=seed).sigma())
+        except genbench.NotApplicable:  # none of its ten draws flips the class below sigma = 2
+            sigmas.append(2.0)
     # Ten draws of an accuracy that is 0 or 1 make a single search coarse; the median of many is not.
     assert np.median(sigmas) == pytest.approx(1 / (math.sqrt(2) * 1.2815515655446004), rel=0.15)
 

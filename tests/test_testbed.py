@@ -27,6 +27,8 @@ from genbench.testbed.images import augment
 from genbench.testbed.plan import plan_testbed
 from genbench.testbed.steps import load_subject
 
+pytestmark = pytest.mark.xdist_group("quick_store")  # one worker builds that store for all
+
 RECIPE = Recipe(
     method="finetune",
     epochs=3,

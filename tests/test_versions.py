@@ -21,6 +21,7 @@ import pytest
 from genbench.population import plan
 from genbench.registry import load_registry
 from genbench.runs import SUBJECT_VERSION
+from genbench.testbed import plan as testbed_plan
 
 PACKAGE = Path(__file__).parent.parent / "genbench"
 PINNED = Path(__file__).parent / "golden" / "code_versions.json"
@@ -55,6 +56,17 @@ def found() -> dict[str, dict[str, object]]:
                 *(PACKAGE / "population" / f"{n}.py" for n in ("architectures", "training", "steps"))
             ),
         },
+    }
+    helpers = sorted((PACKAGE / "measures").glob("_[a-z]*.py"))
+    units["what measures share"] = {"version": SUBJECT_VERSION, "shape": shape(*helpers)}
+    testbed = ("adaptation", "cubes", "evidence", "heads", "images", "ssim", "steps")
+    units["testbed"] = {
+        "version": testbed_plan._VERSION,
+        "shape": shape(*(PACKAGE / "testbed" / f"{name}.py" for name in testbed)),
+    }
+    units["degradations"] = {
+        "version": {name: entry.item.version for name, entry in load_registry().degradations.items()},
+        "shape": shape(*sorted((PACKAGE / "testbed" / "degradations").glob("*.py"))),
     }
     for file in sorted((PACKAGE / "measures").glob("[a-z]*.py")):
         module = f"genbench.measures.{file.stem}"

@@ -102,7 +102,7 @@ def find_evidence(
     from genbench.errors import UserError
     from genbench.evidence import build_evidence
     from genbench.report.progress import make_progress
-    from genbench.runs import make_plan
+    from genbench.runs import make_plan, require_ready
     from genbench.suites import TestbedSuite
 
     suite = choice.load()
@@ -112,6 +112,8 @@ def find_evidence(
         )
     pack = choice.pack(suite)
     limits = Limits(timeout, parse_memory(memory))
-    with make_progress(make_plan(suite, [], pack=pack), store, jobs=jobs, quiet=quiet) as progress:
+    plan = make_plan(suite, [], pack=pack)
+    require_ready(plan, executor)
+    with make_progress(plan, store, jobs=jobs, quiet=quiet) as progress:
         families = build_evidence(suite, pack, store, progress, jobs=jobs, limits=limits, executor=executor)
     return suite, pack, families

@@ -137,7 +137,7 @@ def _from_scratch(
 
     from genbench.engine.guard import Limits
     from genbench.report.progress import make_progress
-    from genbench.runs import Plan, bring_to_end, make_plan
+    from genbench.runs import Plan, bring_to_end, make_plan, require_ready
     from genbench.testbed.plan import TestbedPlan
 
     plan = make_plan(suite, [])
@@ -150,6 +150,7 @@ def _from_scratch(
     )
     whole = Plan(plan.suite, wanted, plan.measures, plan.asked, plan.readings)
     limits = Limits(timeout, parse_memory(memory))
+    require_ready(whole, executor)
     with make_progress(whole, store, jobs=jobs, quiet=quiet) as progress:
         bring_to_end(
             whole,

@@ -59,6 +59,10 @@ def execution_options(function: F) -> F:
     "--report", type=click.Path(path_type=Path), metavar="FILE.html",
     help="Where the HTML report goes.  [default: into the store]",
 )  # fmt: skip
+@click.option(
+    "--records", type=click.Path(path_type=Path), metavar="DIR",
+    help="Write a result record of every measure, as leaderboards keep them.",
+)  # fmt: skip
 @common_options
 def run(
     choice: SuiteChoice,
@@ -70,6 +74,7 @@ def run(
     memory: str | None,
     executor: str,
     report: Path | None,
+    records: Path | None,
     as_json: bool,
 ) -> int:
     """Score measures against held-out truth.
@@ -81,14 +86,19 @@ def run(
     from genbench.report.progress import make_progress
     from genbench.report.run_page import check_page_path, default_page, write_run_page
     from genbench.report.runs import run_record, show_run
-    from genbench.runs import execute
+    from genbench.runs import execute, require_ready
 
     if report is not None:
         check_page_path(report)
     plan_ = _plan(choice, specs, all_measures, store)
     limits = Limits(timeout, parse_memory(memory))
+    require_ready(plan_, executor)
     with make_progress(plan_, store, jobs=jobs, quiet=as_json) as progress:
         found = execute(plan_, store, progress, jobs=jobs, limits=limits, executor=executor)
+    if records is not None:
+        from genbench.records import write_records
+
+        write_records(found, records)
     page = report or default_page(store, plan_.suite)
     # The numbers first: drawing the page takes a second or two.
     if not as_json:
@@ -134,8 +144,11 @@ def plan(
 
 
 def _plan(choice: SuiteChoice, specs: tuple[str, ...], all_measures: bool, store: Path) -> Plan:
-    """The measures asked for, and beside them the baselines and whatever the store knows in full."""
+    """The measures asked for, and beside them the baselines and whatever is already known in full."""
+    from dataclasses import replace
+
     from genbench.errors import UserError
+    from genbench.records import find_references
     from genbench.registry import find_measure, load_registry
     from genbench.runs import make_plan, stored_measures
 
@@ -154,4 +167,7 @@ def _plan(choice: SuiteChoice, specs: tuple[str, ...], all_measures: bool, store
         anchors = [e for e in others if e.item.category == "baseline" and e.source.kind == "built-in"]
         known = stored_measures(suite, [e for e in others if e not in anchors], store, pack)
         chosen += [e for e in others if e in anchors or e in known]
-    return make_plan(suite, chosen, asked=asked, pack=pack)
+    plan = make_plan(suite, chosen, asked=asked, pack=pack)
+    rest = {e.item.name: e for e in others if e not in chosen}
+    references = find_references(plan, rest.values())
+    return replace(plan, references={name: (rest[name], found) for name, found in references.items()})

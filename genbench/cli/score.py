@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from genbench.cli.common import common_options
 from genbench.report.tables import print_json, print_table
 
 if TYPE_CHECKING:
+    from genbench.report.score_tables import ScoreTable
     from genbench.scoring.board import Board
     from genbench.scoring.columns import Columns
     from genbench.scoring.records import Records
@@ -151,11 +153,9 @@ def _short(text: str) -> tuple[str, ...]:
 
 
 def _tell(name: str) -> None:
-    from sys import stderr
-
     from genbench.scoring.board import SCORES
 
-    if stderr.isatty():
+    if sys.stderr.isatty():
         click.echo(f"computing {SCORES[name]} …", err=True)
 
 
@@ -189,9 +189,12 @@ def _show(board: Board, worst: int) -> None:
     from genbench.report.score_tables import score_tables, worst_environments
 
     for table in score_tables(board):
-        right = [c for c in table.columns if c not in ("measure", "fails worst at", "")]
-        print_table(table.columns, table.rows, title=table.title, right=right)
-        click.echo(f"{table.score}: {table.note}\n", err=True)
+        columns = _fitting(table)
+        right = [c for c in columns if c not in ("measure", "fails worst at", "")]
+        print_table(columns, table.rows, title=table.title, right=right)
+        left = [column for column in table.columns if column not in columns]
+        more = f"; a wider terminal shows {', '.join(left)}" if left else ""
+        click.echo(f"{table.score}: {table.note}{more}\n", err=True)
     environments = worst_environments(board, worst)
     if worst and environments is not None:
         columns = ["measure", "sign_error", "hyperparameter", "low_value", "high_value", "fixed", "n_eff"]
@@ -203,6 +206,22 @@ def _show(board: Board, worst: int) -> None:
     for name, reason in board.skipped.items():
         click.echo(f"{name}: skipped, {reason}", err=True)
     click.echo(_summary(board), err=True)
+
+
+def _fitting(table: ScoreTable) -> list[str]:
+    """The first columns that a terminal has room for without breaking lines; all of them elsewhere."""
+    from shutil import get_terminal_size
+
+    if not sys.stdout.isatty():
+        return table.columns
+    room = get_terminal_size().columns
+    chosen: list[str] = []
+    for column in table.columns:
+        room -= 3 + max(len(column), *(len(row[column]) for row in table.rows))
+        if room < 0 and len(chosen) > 1:
+            break
+        chosen.append(column)
+    return chosen
 
 
 def _summary(board: Board) -> str:

@@ -1,6 +1,22 @@
 """Built-in measures, grouped by idea; each is registered through the hook that outsiders use."""
 
-from genbench.measures import baselines, capacity, flatness, margins, norms, paths, spectral
+from genbench.measures import (
+    baselines,
+    calibration,
+    capacity,
+    compression,
+    curvature,
+    flatness,
+    function_space,
+    gradients,
+    information,
+    margins,
+    norms,
+    paths,
+    perturbation,
+    sharpness,
+    spectral,
+)
 
 __all__ = ["MEASURES"]
 
@@ -12,4 +28,12 @@ MEASURES = [
     *spectral.MEASURES,
     *paths.MEASURES,
     *flatness.MEASURES,
+    *sharpness.MEASURES,
+    *curvature.MEASURES,
+    *gradients.MEASURES,
+    *information.MEASURES,
+    *calibration.MEASURES,
+    *perturbation.MEASURES,
+    *function_space.MEASURES,
+    *compression.MEASURES,
 ]

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
     from genbench.subject import Subject
 
-__all__ = ["half_log", "log_product", "log_sum", "squared_norms"]
+__all__ = ["by_layer", "half_log", "log_product", "log_sum", "squared_norms"]
+
+
+def by_layer(subject: Subject, squares: Sequence[float]) -> dict[str, float]:
+    """Norm of each folded layer by its name, from the squared norms."""
+    return {name: math.sqrt(s) for name, s in zip(subject.layer_names(), squares, strict=True)}
 
 
 def squared_norms(tensors: Iterable[Tensor]) -> list[float]:

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 __all__ = ["MEASURES"]
 
 
-@measure(category="baseline", needs=(), randomness="seeded")
+@measure(category="baseline", needs=(), randomness="seeded", cost="low")
 def baseline_random(subject: Subject) -> float:
     """A random number, the same for the same network and seed."""
     return torch.rand((), generator=subject.generator, dtype=torch.float64).item()
 
 
-@measure(category="baseline", needs=())
+@measure(category="baseline", needs=(), cost="low")
 def baseline_constant(subject: Subject) -> float:
     """Always 1: every pair of networks is a tie."""
     return 1.0
 
 
-@measure(category="baseline")
+@measure(category="baseline", cost="low")
 def baseline_size(subject: Subject) -> float:
     """Number of trainable parameters, biases included."""
     return float(sum(parameter.numel() for parameter in subject.parameters()))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["MEASURES"]
 
 
-@measure(category="capacity", paper="001 (10)")
+@measure(category="capacity", paper="001 (10)", cost="low")
 def params(subject: Subject) -> float:
     """Square root of the number of weights per training example.
 
@@ -23,4 +23,28 @@ def params(subject: Subject) -> float:
     return math.sqrt(omega / subject.m)
 
 
-MEASURES = [params]
+@measure(category="capacity", paper="002 A.1", cost="low")
+def param_count(subject: Subject) -> float:
+    """Number of trainable parameters.
+
+    W = the number of entries of theta, biases included. In 002 it is called params; that name is 001's here.
+
+    Limits: blind to training, so networks of one architecture are all alike to it.
+    """
+    return float(sum(parameter.numel() for parameter in subject.parameters()))
+
+
+@measure(category="capacity", paper="002 (5)", cost="low")
+def vcdim(subject: Subject) -> float:
+    """VC-dimension proxy from the parameter count.
+
+    W log W, W = number of trainable parameters; the growth of the bounds of Bartlett et al. 2019 for
+    piecewise-linear networks, without their factor for depth.
+
+    Limits: blind to training; orders networks exactly as param_count does.
+    """
+    count = sum(parameter.numel() for parameter in subject.parameters())
+    return count * math.log(count) if count else 0.0
+
+
+MEASURES = [params, param_count, vcdim]

@@ -2,7 +2,9 @@
 
 sigma is the largest standard deviation of Gaussian noise on the folded parameters that costs a tenth of the
 training accuracy; sigma' the same with noise in proportion to each weight. Both are Monte-Carlo searches
-(`Subject.sigma`), shared by all six measures. Like the authors' code, the bounds have log(m/sigma) + 10.
+(`Subject.sigma`), shared by all six measures: ten draws a step, each judged on training examples of its own
+(256 of them near the target) and the same at every step but for their size. Like the authors' code, the
+bounds have log(m/sigma) + 10.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import math
 from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
-from genbench.contract import measure
+from genbench.contract import Estimate, measure
 from genbench.errors import NotApplicable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from genbench.subject import Subject
@@ -24,11 +28,13 @@ __all__ = ["MEASURES"]
 _EPS = 1e-3
 
 
-def _sigma(subject: Subject, magnitude_aware: bool = False) -> float:
-    sigma = subject.sigma(magnitude_aware)
-    if sigma == 0:
-        raise NotApplicable("even the least noise costs a tenth of the training accuracy")
-    return sigma
+def _at(sigma: Estimate, formula: Callable[[float], float]) -> Estimate:
+    """The formula at sigma, with the error that sigma's own error makes."""
+    error = None
+    if sigma.standard_error is not None:
+        # One step is enough to know the size of it, and stays clear of sigma = 0.
+        error = abs(formula(sigma + sigma.standard_error) - formula(sigma))
+    return Estimate(formula(sigma), standard_error=error, samples=sigma.samples)
 
 
 def _flat(weights: list[Tensor]) -> Tensor:
@@ -55,47 +61,49 @@ _DATA = frozenset({"weights", "training_data"})
 _ALL = _DATA | {"initial_weights"}
 
 
-@measure(category="flatness", needs=_ALL, randomness="seeded", paper="001 (28)")
-def pacbayes_init(subject: Subject) -> float:
+@measure(category="flatness", needs=_ALL, randomness="seeded", paper="001 (28)", cost="high", version="2")
+def pacbayes_init(subject: Subject) -> Estimate:
     """PAC-Bayes bound with the initial weights as prior.
 
     sqrt(C / m) with C = ||w − w⁰||² / (4 sigma²) + log(m/sigma) + 10.
     """
     change = _flat(subject.weights()) - _flat(subject.initial_weights())
-    return _bound(change, _sigma(subject), subject.m)
+    return _at(subject.sigma(), lambda sigma: _bound(change, sigma, subject.m))
 
 
-@measure(category="flatness", needs=_DATA, randomness="seeded", paper="001 (29)")
-def pacbayes_orig(subject: Subject) -> float:
+@measure(category="flatness", needs=_DATA, randomness="seeded", paper="001 (29)", cost="high", version="2")
+def pacbayes_orig(subject: Subject) -> Estimate:
     """PAC-Bayes bound with the origin as prior.
 
     sqrt(C / m) with C = ||w||² / (4 sigma²) + log(m/sigma) + 10.
     """
-    return _bound(_flat(subject.weights()), _sigma(subject), subject.m)
+    weights = _flat(subject.weights())
+    return _at(subject.sigma(), lambda sigma: _bound(weights, sigma, subject.m))
 
 
-@measure(category="flatness", needs=_DATA, randomness="seeded", paper="001 (30)")
-def pacbayes_flatness(subject: Subject) -> float:
+@measure(category="flatness", needs=_DATA, randomness="seeded", paper="001 (30)", cost="high", version="2")
+def pacbayes_flatness(subject: Subject) -> Estimate:
     """Inverse of the weight noise that costs a tenth of the training accuracy.
 
     sqrt(C / m) with C = 1 / sigma².
     """
-    return 1 / (_sigma(subject) * math.sqrt(subject.m))
+    return _at(subject.sigma(), lambda sigma: 1 / (sigma * math.sqrt(subject.m)))
 
 
-@measure(category="flatness", needs=_ALL, randomness="seeded", paper="001 (31)")
-def pacbayes_mag_init(subject: Subject) -> float:
+@measure(category="flatness", needs=_ALL, randomness="seeded", paper="001 (31)", cost="high", version="2")
+def pacbayes_mag_init(subject: Subject) -> Estimate:
     """Magnitude-aware PAC-Bayes bound with the initial weights as prior.
 
     sqrt(C / m) with C = ¼ sum_i log[(e² + (sigma'² + 1)·||w − w⁰||²/omega) / (e² + sigma'²·(w_i − w⁰_i)²)]
     + log(m/sigma') + 10, e = 1e-3.
     """
     change = _flat(subject.weights()) - _flat(subject.initial_weights())
-    return _magnitude_bound(change, change, _sigma(subject, magnitude_aware=True), subject.m)
+    sigma = subject.sigma(magnitude_aware=True)
+    return _at(sigma, lambda sigma: _magnitude_bound(change, change, sigma, subject.m))
 
 
-@measure(category="flatness", needs=_ALL, randomness="seeded", paper="001 (32)")
-def pacbayes_mag_orig(subject: Subject) -> float:
+@measure(category="flatness", needs=_ALL, randomness="seeded", paper="001 (32)", cost="high", version="2")
+def pacbayes_mag_orig(subject: Subject) -> Estimate:
     """Magnitude-aware PAC-Bayes bound with the origin as prior.
 
     sqrt(C / m) with C = ¼ sum_i log[(e² + (sigma'² + 1)·||w||²/omega) / (e² + sigma'²·(w_i − w⁰_i)²)]
@@ -103,16 +111,18 @@ def pacbayes_mag_orig(subject: Subject) -> float:
     """
     weights = _flat(subject.weights())
     change = weights - _flat(subject.initial_weights())
-    return _magnitude_bound(weights, change, _sigma(subject, magnitude_aware=True), subject.m)
+    sigma = subject.sigma(magnitude_aware=True)
+    return _at(sigma, lambda sigma: _magnitude_bound(weights, change, sigma, subject.m))
 
 
-@measure(category="flatness", needs=_DATA, randomness="seeded", paper="001 (33)")
-def pacbayes_mag_flatness(subject: Subject) -> float:
+@measure(category="flatness", needs=_DATA, randomness="seeded", paper="001 (33)", cost="high", version="2")
+def pacbayes_mag_flatness(subject: Subject) -> Estimate:
     """Inverse of the noise in proportion to the weights that costs a tenth of the training accuracy.
 
     sqrt(C / m) with C = 1 / sigma'².
     """
-    return 1 / (_sigma(subject, magnitude_aware=True) * math.sqrt(subject.m))
+    sigma = subject.sigma(magnitude_aware=True)
+    return _at(sigma, lambda sigma: 1 / (sigma * math.sqrt(subject.m)))
 
 
 MEASURES = [

@@ -1,12 +1,12 @@
-"""Frobenius norms of the folded weights and of their change in training (001 C.6)."""
+"""Norms of the weights and of their change in training: layer by layer (001 C.6), and of all theta (002)."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from genbench.contract import measure
-from genbench.measures._logs import half_log, log_product, log_sum, squared_norms
+from genbench.contract import Estimate, measure
+from genbench.measures._logs import by_layer, half_log, log_product, log_sum, squared_norms
 
 if TYPE_CHECKING:
     from genbench.subject import Subject
@@ -14,35 +14,38 @@ if TYPE_CHECKING:
 __all__ = ["MEASURES"]
 
 
-@measure(category="norm", paper="001 (25)")
-def param_norm(subject: Subject) -> float:
+@measure(category="norm", paper="001 (25)", cost="low")
+def param_norm(subject: Subject) -> Estimate:
     """Norm of all weights.
 
     sqrt(C / m) with C = sum_i ||W_i||_F².
     """
-    return math.sqrt(sum(squared_norms(subject.weights())) / subject.m)
+    squares = squared_norms(subject.weights())
+    return Estimate(math.sqrt(sum(squares) / subject.m), layers=by_layer(subject, squares))
 
 
-@measure(category="norm", needs={"weights", "initial_weights"}, paper="001 (23)")
-def fro_dist(subject: Subject) -> float:
+@measure(category="norm", needs={"weights", "initial_weights"}, paper="001 (23)", cost="low")
+def fro_dist(subject: Subject) -> Estimate:
     """Distance of all weights from their initial values.
 
     sqrt(C / m) with C = sum_i ||W_i − W⁰_i||_F².
     """
     changes = [w - w0 for w, w0 in zip(subject.weights(), subject.initial_weights(), strict=True)]
-    return math.sqrt(sum(squared_norms(changes)) / subject.m)
+    squares = squared_norms(changes)
+    return Estimate(math.sqrt(sum(squares) / subject.m), layers=by_layer(subject, squares))
 
 
-@measure(category="norm", paper="001 (20)", logarithm=True)
-def log_prod_of_fro(subject: Subject) -> float:
+@measure(category="norm", paper="001 (20)", logarithm=True, cost="low")
+def log_prod_of_fro(subject: Subject) -> Estimate:
     """Logarithm of the product of the layers' Frobenius norms.
 
     ½ (log C − log m) with C = prod_i ||W_i||_F².
     """
-    return half_log(log_product(squared_norms(subject.weights())), subject)
+    squares = squared_norms(subject.weights())
+    return Estimate(half_log(log_product(squares), subject), layers=by_layer(subject, squares))
 
 
-@measure(category="norm", needs={"weights", "training_data"}, paper="001 (19)", logarithm=True)
+@measure(category="norm", needs={"weights", "training_data"}, paper="001 (19)", logarithm=True, cost="low")
 def log_prod_of_fro_over_margin(subject: Subject) -> float:
     """Logarithm of the product of the layers' Frobenius norms over the margin.
 
@@ -51,7 +54,7 @@ def log_prod_of_fro_over_margin(subject: Subject) -> float:
     return half_log(log_product(squared_norms(subject.weights()), subject.margin()), subject)
 
 
-@measure(category="norm", paper="001 (22)", logarithm=True)
+@measure(category="norm", paper="001 (22)", logarithm=True, cost="low")
 def log_sum_of_fro(subject: Subject) -> float:
     """Logarithm of the depth times the layers' mean (geometric) Frobenius norm.
 
@@ -60,13 +63,57 @@ def log_sum_of_fro(subject: Subject) -> float:
     return half_log(log_sum(squared_norms(subject.weights())), subject)
 
 
-@measure(category="norm", needs={"weights", "training_data"}, paper="001 (21)", logarithm=True)
+@measure(category="norm", needs={"weights", "training_data"}, paper="001 (21)", logarithm=True, cost="low")
 def log_sum_of_fro_over_margin(subject: Subject) -> float:
     """Logarithm of the depth times the layers' mean (geometric) Frobenius norm over the margin.
 
     ½ (log C − log m) with C = d·(prod_i ||W_i||_F² / gamma²)^(1/d).
     """
     return half_log(log_sum(squared_norms(subject.weights()), subject.margin()), subject)
+
+
+@measure(category="norm", paper="002 A.1", cost="low")
+def magnitude(subject: Subject) -> float:
+    """Norm of all trainable parameters.
+
+    ||theta||_2, biases and batch norms included.
+
+    Limits: changes when consecutive ReLU layers are rescaled, though the function does not.
+    """
+    return math.sqrt(sum(squared_norms(subject.parameters())))
+
+
+@measure(category="norm", needs={"weights", "initial_weights"}, paper="002 A.2", cost="low")
+def frobenius_distance(subject: Subject) -> float:
+    """Distance of all trainable parameters from where training started.
+
+    ||theta − theta⁰||_2, biases and batch norms included.
+
+    Limits: a freshly initialised head counts as a distance too.
+    """
+    return math.sqrt(sum(squared_norms(subject.parameter_changes())))
+
+
+@measure(
+    category="norm",
+    needs={"gradients", "training_data"},
+    randomness="seeded",
+    paper="002 (12)",
+    cost="medium",
+)
+def fisher_rao_norm(subject: Subject) -> Estimate:
+    """Norm of the parameters in the metric of the Fisher information.
+
+    sqrt(mean_n (theta·g_n)²), g_n = gradient of log p(y_n | x_n) in theta; exact for each example, by the
+    derivative of the logits along theta, on at most 1024 training examples.
+
+    Limits: with the labels of the data, not of the model: it goes to 0 with the training loss.
+    """
+    squares = subject.scores().square()
+    value = math.sqrt(float(squares.mean()))
+    spread = float(squares.std()) / math.sqrt(len(squares)) if len(squares) > 1 else math.nan
+    error = spread / (2 * value) if value > 0 else 0.0
+    return Estimate(value, standard_error=error, samples=len(squares))
 
 
 MEASURES = [
@@ -76,4 +123,7 @@ MEASURES = [
     log_prod_of_fro_over_margin,
     log_sum_of_fro,
     log_sum_of_fro_over_margin,
+    magnitude,
+    frobenius_distance,
+    fisher_rao_norm,
 ]

@@ -152,7 +152,8 @@ def estimate(plan: Plan, store: Path, workers: int | None = None) -> Forecast:
         from genbench.testbed.forecast import forecast_cells, image_counts, probe
 
         names = {str(cell.inputs["backbone"]) for cell in left if "backbone" in cell.inputs}
-        found = forecast_cells(plan.suite, left, probe(sorted(names)), image_counts(plan.suite))
+        counts = image_counts(plan.suite)
+        found = forecast_cells(plan.suite, left, probe(sorted(names)), counts)
         seconds |= {key: one.seconds for key, one in found.items()}
         passes = sum(one.forward_passes for one in found.values())
         disk = sum(one.disk_bytes for one in found.values())

@@ -18,7 +18,7 @@ from genbench.scoring.practical import PracticalScore
 from genbench.scoring.sign_error import SignError
 from genbench.testbed.plan import TestbedPlan
 
-__all__ = ["run_record", "show_run"]
+__all__ = ["measure_record", "run_record", "show_run"]
 
 _QUICK = "quick run: a small subset, not comparable with full results"
 
@@ -135,7 +135,7 @@ def run_record(report: RunReport) -> dict[str, Any]:
         "evidence": report.evidence,
         "trade_off": {name: family.trade_off for name, family in report.families.items()},
         "asked": sorted(report.plan.asked),
-        "measures": [_measure_record(measure) for measure in report.measures],
+        "measures": [measure_record(measure) for measure in report.measures],
     }
 
 
@@ -145,10 +145,12 @@ def _pack(report: RunReport) -> str | None:
     return None if pack is None else pack.version
 
 
-def _measure_record(measure: MeasureReport) -> dict[str, Any]:
+def measure_record(measure: MeasureReport) -> dict[str, Any]:
+    """One measure of a run as JSON values."""
     return {
         "name": measure.measure.name,
         "source": str(measure.source),
+        "reference": measure.reference,
         "higher_means": measure.measure.higher_means,
         "sign_error": _score_record(measure.score),
         "readings": [
@@ -156,6 +158,7 @@ def _measure_record(measure: MeasureReport) -> dict[str, Any]:
                 "subject": subject,
                 "status": str(outcome.status),
                 "value": outcome.value,
+                "detail": outcome.result.get("detail", {}),
                 "reason": outcome.reason,
                 "seconds": outcome.cost.seconds,
                 "shared_seconds": outcome.cost.shared_seconds,

@@ -32,13 +32,8 @@ def write_page(board: Board, path: Path) -> None:
 
 def score_page(board: Board) -> str:
     """Tables of every score, the figures of 001 and 002, the CMS table of 000, and the drill-down."""
-    try:
-        import jinja2
-        import matplotlib as _  # noqa: F401
-    except ImportError as problem:
-        raise UserError(
-            f"the page needs {problem.name}; run `pip install 'genbench[report]'` or leave out --html"
-        ) from None
+    import jinja2
+
     template = files("genbench.report").joinpath("score_page.tmpl").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     records = board.records

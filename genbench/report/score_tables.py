@@ -123,7 +123,7 @@ def _sign_error(board: Board, numbers: _Numbers) -> ScoreTable:
     return ScoreTable(
         "sign_error",
         f"Robust sign-error against {numbers.targets[0]}{family}{noise}",
-        ["measure", "robust (max)", "90th percentile", "mean", "kept", "fails worst at"],
+        ["measure", "robust (max)", "mean", "90th percentile", "kept", "fails worst at"],
         rows,
         f"0 is perfect, 0.5 a coin, 1 always wrong{numbers.resamples()}"
         f"{' (a maximum lies high in resamples)' if numbers.resamples() else ''}",
@@ -170,6 +170,7 @@ def _kendall(board: Board, numbers: _Numbers) -> ScoreTable:
         rows.append(row)
     left = len(numbers.targets) - len(targets)
     more = f"; {left} more targets with --json or --csv" if left else ""
+    more += "" if axes else "; no Ψ, because no two runs share a seed and differ in one hyperparameter"
     return ScoreTable(
         "kendall",
         "Granulated Kendall score",

@@ -7,12 +7,16 @@ computes the same function as the layer (s·W, shift + s·(b − running mean)) 
 from __future__ import annotations
 
 import copy
+import operator
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from genbench.errors import NotApplicable
+from genbench.subject.attention import with_plain_parts
 
 __all__ = ["FoldedNetwork", "fold_batch_norm"]
 
@@ -20,6 +24,12 @@ BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _LAYERS = (*_CONVOLUTIONS, nn.Linear)
+
+_AS_PLAIN = {"Conv2dStaticSamePadding", "Conv2dDynamicSamePadding", "Conv2dSame", "Linear"}
+"""Layers of efficientnet_pytorch and timm that pad or cast their input and are plain otherwise."""
+
+_TOLERANCE = 1e-3
+"""Largest change of the outputs, relative to their size, that rounding can explain."""
 
 
 @dataclass(frozen=True)
@@ -43,21 +53,18 @@ class FoldedNetwork:
         return FoldedNetwork(copy.deepcopy(self.module), self.layer_names)
 
 
-def fold_batch_norm(model: nn.Module) -> FoldedNetwork:
-    """Fold every batch norm that follows a convolution or linear layer of its own; `model` is not changed."""
-    model = copy.deepcopy(model).eval()
-    if isinstance(model, _LAYERS):
-        model = nn.Sequential(model)  # the tracer looks inside its root, and would see no layer
-    try:
-        traced = fx.symbolic_trace(model)
-    except Exception as problem:  # tracing runs arbitrary forward code on proxies
-        raise NotApplicable(
-            f"batch norms cannot be folded: the forward pass of {type(model).__name__} cannot be traced "
-            f"({type(problem).__name__}: {problem})"
-        ) from problem
+def fold_batch_norm(model: nn.Module, example: Tensor | None = None) -> FoldedNetwork:
+    """Fold every batch norm that follows a convolution or linear layer of its own; `model` is not changed.
+
+    With an `example` batch of inputs, the folded network's outputs on it are compared with the model's: a
+    module that looks like a layer and is none is refused, not folded wrongly.
+    """
+    original = copy.deepcopy(model).eval()
+    traced = _traced(with_plain_parts(copy.deepcopy(original)))
+    _linear_products(traced)
+    _require_known_weights(traced)
     modules = dict(traced.named_modules())
     calls = [str(node.target) for node in traced.graph.nodes if node.op == "call_module"]
-    _require_known_weights(traced)
     for node in list(traced.graph.nodes):
         norm = modules.get(str(node.target)) if node.op == "call_module" else None
         if not isinstance(norm, _BATCH_NORMS):
@@ -79,26 +86,120 @@ def fold_batch_norm(model: nn.Module) -> FoldedNetwork:
     traced.delete_all_unused_submodules()
     traced.recompile()
     ordered = dict.fromkeys(name for name in calls if isinstance(modules[name], _LAYERS))
-    return FoldedNetwork(traced.eval(), tuple(ordered))
+    folded = FoldedNetwork(traced.eval(), tuple(ordered))
+    if example is not None:
+        _require_same_outputs(original, folded, example)
+    return folded
+
+
+class _Tracer(fx.Tracer):
+    """Looks into everything but torch's own modules and the layers that folding works on."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if isinstance(m, (*_LAYERS, *_BATCH_NORMS)):
+            plain = any(type(m).forward is base.forward for base in (*_LAYERS, *_BATCH_NORMS))
+            return plain or type(m).__name__ in _AS_PLAIN
+        return isinstance(m, nn.LayerNorm) or super().is_leaf_module(m, module_qualified_name)
+
+
+def _traced(model: nn.Module) -> fx.GraphModule:
+    if isinstance(model, _LAYERS):
+        model = nn.Sequential(model)  # the tracer looks inside its root, and would see no layer
+    try:
+        graph = _Tracer().trace(model)
+        _set_defaults(graph)
+        return fx.GraphModule(model, graph)
+    except NotApplicable:
+        raise
+    except Exception as problem:  # tracing runs arbitrary forward code on proxies
+        raise NotApplicable(
+            f"batch norms cannot be folded: the forward pass of {type(model).__name__} cannot be traced "
+            f"({type(problem).__name__}: {problem})"
+        ) from problem
+
+
+def _set_defaults(graph: fx.Graph) -> None:
+    """Give every argument but the first its default value: the network is called with images alone."""
+    for node in [node for node in graph.nodes if node.op == "placeholder"][1:]:
+        if not node.args:
+            continue
+        for user in list(node.users):
+
+            def filled(source: fx.Node, node: fx.Node = node) -> Any:
+                return node.args[0] if source is node else source
+
+            user.args = fx.map_arg(user.args, filled)
+            user.kwargs = fx.map_arg(user.kwargs, filled)
+        graph.erase_node(node)
+
+
+def _linear_products(traced: fx.GraphModule) -> None:
+    """Make a linear layer of every `x @ P` with a matrix of parameters P, as in CLIP's ViT."""
+    for node in list(traced.graph.nodes):
+        if node.op != "call_function" or node.target not in (operator.matmul, torch.matmul):
+            continue
+        left, right = node.args
+        if not (isinstance(right, fx.Node) and right.op == "get_attr" and len(right.users) == 1):
+            continue
+        matrix = _attribute(traced, right)
+        if not isinstance(matrix, nn.Parameter) or matrix.ndim != 2:
+            continue
+        rows, columns = matrix.shape
+        layer = nn.Linear(rows, columns, bias=False, device="meta")
+        layer.weight = nn.Parameter(matrix.detach().T.contiguous())
+        name = f"{str(right.target).replace('.', '_')}_product"
+        traced.add_submodule(name, layer.eval())
+        with traced.graph.inserting_before(node):
+            call = traced.graph.call_module(name, (left,))
+        node.replace_all_uses_with(call)
+        traced.graph.erase_node(node)
+        traced.graph.erase_node(right)
+    traced.recompile()
+
+
+def _attribute(traced: fx.GraphModule, node: fx.Node) -> object:
+    owner, _, name = str(node.target).rpartition(".")
+    return getattr(traced.get_submodule(owner), name)
+
+
+_RESHAPING = {"to", "view", "expand", "reshape", "unsqueeze", "squeeze", "permute", "transpose", "type_as"}
+
+
+def _only_added(node: fx.Node) -> bool:
+    """Whether a tensor of parameters is only ever added to activations or put beside them, as a bias is."""
+    for user in node.users:
+        if user.op == "call_method" and (user.target in _RESHAPING or user.target in ("add", "add_")):
+            if user.target in _RESHAPING and not _only_added(user):
+                return False
+        elif user.op == "call_function" and user.target is operator.getitem:
+            if not _only_added(user):
+                return False
+        elif user.op != "call_function" or user.target not in (
+            operator.add, operator.iadd, torch.add, torch.cat, getattr,
+        ):  # fmt: skip
+            return False
+    return True
 
 
 def _require_known_weights(traced: fx.GraphModule) -> None:
     """Refuse networks with weights outside convolution and linear layers, rather than skip them silently."""
     for node in traced.graph.nodes:
         if node.op == "get_attr":
-            owner, _, name = str(node.target).rpartition(".")
-            value = getattr(traced.get_submodule(owner), name)
-            if isinstance(value, nn.Parameter) and value.ndim > 1:
+            value = _attribute(traced, node)
+            if isinstance(value, nn.Parameter) and value.ndim > 1 and not _only_added(node):
                 raise NotApplicable(
                     f"the weights {node.target} are used outside any layer that genbench knows"
                 )
         elif node.op == "call_module":
             part = traced.get_submodule(str(node.target))
-            if not isinstance(part, _LAYERS) and any(p.ndim > 1 for p in part.parameters()):
+            known = isinstance(part, (*_LAYERS, nn.LayerNorm))
+            if not known and any(p.ndim > 1 for p in part.parameters()):
                 raise NotApplicable(
                     f"{node.target} is a {type(part).__name__}; genbench knows weights of convolution and "
                     "linear layers only"
                 )
+        elif node.op == "call_function" and node.target is nn.functional.batch_norm:
+            raise NotApplicable("a batch norm is written as a function call, which is not folded here")
 
 
 def _fuse(layer: nn.Module, norm: BatchNorm, name: str) -> nn.Module:
@@ -108,3 +209,21 @@ def _fuse(layer: nn.Module, norm: BatchNorm, name: str) -> nn.Module:
         return fuse_linear_bn_eval(layer, norm)
     assert isinstance(layer, _CONVOLUTIONS)
     return fuse_conv_bn_eval(layer, norm)
+
+
+def _require_same_outputs(model: nn.Module, folded: FoldedNetwork, example: Tensor) -> None:
+    try:
+        with torch.no_grad():
+            expected, found = model(example), folded.module(example)
+    except Exception as problem:  # the network's own code
+        raise NotApplicable(
+            f"the network fails on its training inputs ({type(problem).__name__}: {problem})"
+        ) from problem
+    # NaN and inf of a network with extreme weights are the measures' business.
+    if not (isinstance(expected, Tensor) and bool(expected.isfinite().all())):
+        return
+    change = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
+    if not change <= _TOLERANCE:
+        raise NotApplicable(
+            f"batch norms cannot be folded: that would change the outputs by {change:.1e} of their size"
+        )

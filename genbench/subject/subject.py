@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from genbench.errors import NotApplicable
 from genbench.subject.folding import FoldedNetwork, fold_batch_norm
 from genbench.subject.parts import LocalParts, PartSource
+from genbench.subject.responses import cut_network
+from genbench.subject.sampling import double_backward, examples
+from genbench.subject.shared import SharedParts
 
 __all__ = ["Subject", "TrainedNetwork"]
 
@@ -36,27 +39,33 @@ class TrainedNetwork:
     @cached_property
     def folded(self) -> FoldedNetwork | NotApplicable:
         """The folded network, or why there is none."""
-        return _attempt_folding(self.model)
+        return _attempt_folding(self.model, self.inputs[:_COMPARED])
 
     @cached_property
     def folded_initial(self) -> FoldedNetwork | NotApplicable | None:
         """The folded initial network, folded with its own statistics."""
-        return None if self.initial_model is None else _attempt_folding(self.initial_model)
+        if self.initial_model is None:
+            return None
+        return _attempt_folding(self.initial_model, self.inputs[:_COMPARED])
 
 
-def _attempt_folding(model: nn.Module) -> FoldedNetwork | NotApplicable:
+_COMPARED = 4
+"""Training inputs on which the folded network's outputs are compared with the original's."""
+
+
+def _attempt_folding(model: nn.Module, example: Tensor) -> FoldedNetwork | NotApplicable:
     try:
-        return fold_batch_norm(model)
+        return fold_batch_norm(model, example)
     except NotApplicable as refusal:
         return refusal
 
 
-class Subject:
+class Subject(SharedParts):
     """One trained network and its training data, for one reading of one measure.
 
     Everything that can be changed is a private copy: whatever a measure does to it, no other reading
     moves. There is no held-out data here. Expensive parts that many measures need (`logits`, `margins`,
-    `spectral_norms`, `sigma`) are computed once for all readings of the network.
+    `spectral_norms`, `sigma`, all methods of `SharedParts`) are computed once for all its readings.
 
     Where a network lacks something (no initial weights, a forward pass that cannot be traced), asking for
     it raises `genbench.NotApplicable`, which a measure simply lets through.
@@ -176,27 +185,47 @@ class Subject:
     def folded(self) -> FoldedNetwork:
         """The trained network with its batch norms folded away: a private copy."""
         self.used.add("weights")
-        return _copy_or_raise(self._network.folded)
+        return _or_raise(self._network.folded).copy()
 
     def folded_initial(self) -> FoldedNetwork:
         """The initial network with its batch norms folded away: a private copy."""
+        return self._original_folded_initial().copy()
+
+    def _original_folded_initial(self) -> FoldedNetwork:
         self.used.add("initial_weights")
         folded = self._network.folded_initial
         if folded is None:
             raise NotApplicable("the initial weights of this network are not known")
-        return _copy_or_raise(folded)
+        return _or_raise(folded)
+
+    def layer_names(self) -> tuple[str, ...]:
+        """Names of the layers behind `weights()`."""
+        return _or_raise(self._network.folded).layer_names
 
     def weights(self) -> list[Tensor]:
         """W_1 ... W_d: weights of convolution and linear layers after folding, biases not included."""
-        return self.folded().weights()
+        self.used.add("weights")
+        return [weight.clone() for weight in _or_raise(self._network.folded).weights()]
 
     def initial_weights(self) -> list[Tensor]:
         """W⁰_1 ... W⁰_d: the same for the initial network, folded with its own statistics."""
-        return self.folded_initial().weights()
+        return [weight.clone() for weight in self._original_folded_initial().weights()]
 
     def parameters(self) -> list[Tensor]:
         """theta: every trainable parameter of the network as it is, biases and batch norms included."""
-        return [p.detach() for p in self.model.parameters() if p.requires_grad]
+        self.used.add("weights")
+        return [p.detach().clone() for p in self._network.model.parameters() if p.requires_grad]
+
+    def parameter_changes(self) -> list[Tensor]:
+        """theta − theta⁰: how every trainable parameter changed in training."""
+        initial = dict(self.initial_model.named_parameters())
+        changes = []
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad:
+                if name not in initial or initial[name].shape != parameter.shape:
+                    raise NotApplicable(f"the initial network has no parameter {name} of the same shape")
+                changes.append((parameter - initial[name]).detach())
+        return changes
 
     # -- training data -------------------------------------------------------------------------------
 
@@ -225,66 +254,34 @@ class Subject:
         """Source of all randomness of this reading."""
         return torch.Generator().manual_seed(self.seed)
 
-    # -- shared parts --------------------------------------------------------------------------------
-
-    def logits(self) -> Tensor:
-        """Outputs on the training set in order, (m, classes)."""
-        self.used.add("training_data")
-        return self._parts.get("logits")["logits"]
-
-    def margins(self) -> Tensor:
-        """Logit of the label minus the largest other logit, for each training example, (m,)."""
-        self.used.add("training_data")
-        return self._parts.get("margins")["margins"]
-
-    def margin(self) -> float:
-        """gamma: absolute value of the margin at rank floor(m/10) from below (ranks count from 1)."""
-        rank = self.m // 10
-        if rank < 1:
-            raise NotApplicable(f"the 10th percentile of {self.m} margins is not defined; at least 10 needed")
-        gamma = abs(float(self.margins().sort().values[rank - 1]))
-        if gamma == 0:
-            raise NotApplicable("the 10th-percentile margin is 0")
-        return gamma
-
-    def spectral_norms(self, of: str = "final", grid: str = "image") -> list[float]:
-        """||W_i||_2 of every folded layer.
-
-        `of`: "final", "initial" or "change" (W_i − W⁰_i). `grid`: "image", the Fourier grid is the input
-        image's (what 001's authors computed), or "layer", it is each layer's own input size.
-        """
-        self.used.update(
-            {"final": {"weights"}, "initial": {"initial_weights"}}.get(of, {"weights", "initial_weights"})
-        )
-        norms: list[float] = self._parts.get("spectral_norms", of=of, grid=grid)["norms"].tolist()
-        return norms
-
-    def sigma(self, magnitude_aware: bool = False) -> float:
-        """Largest noise on the folded parameters that costs .1 of the mean training accuracy.
-
-        u ~ N(0, sigma² I), or u_i ~ N(0, sigma² w_i² + eps²) with eps = 1e-3 if `magnitude_aware`.
-        """
-        self.used.update({"weights", "training_data"})
-        return float(self._parts.get("sigma", magnitude_aware=magnitude_aware)["sigma"])
-
     def hessian_product(self, vector: list[Tensor]) -> list[Tensor]:
         """H·v for the Hessian H of the mean training cross-entropy in theta; `vector` as `parameters()`."""
         self.used.update({"gradients", "training_data"})
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         product = [torch.zeros_like(p) for p in parameters]
         for inputs, labels in self.batches():
-            loss = nn.functional.cross_entropy(self.model(inputs), labels, reduction="sum") / self.m
-            gradient = torch.autograd.grad(loss, parameters, create_graph=True)
-            directional = torch.stack([(g * v).sum() for g, v in zip(gradient, vector, strict=True)]).sum()
-            for total, term in zip(product, torch.autograd.grad(directional, parameters), strict=True):
+            with double_backward():
+                loss = nn.functional.cross_entropy(self.model(inputs), labels, reduction="sum") / self.m
+                gradient = torch.autograd.grad(loss, parameters, create_graph=True)
+                terms = torch.autograd.grad(gradient, parameters, vector)
+            for total, term in zip(product, terms, strict=True):
                 total += term
         return product
 
+    def first_representation(self, size: int) -> tuple[Tensor, Tensor]:
+        """Outputs of the first block, (n, features), and labels of at most `size` training examples."""
+        self.used.update({"weights", "training_data"})
+        inputs, labels = examples(self._network, size)
+        first = cut_network(self._network).first
+        with torch.no_grad():
+            hidden = torch.cat([first(x) for x in inputs.split(256)])
+        return hidden.flatten(1), labels.clone()
 
-def _copy_or_raise(folded: FoldedNetwork | NotApplicable) -> FoldedNetwork:
+
+def _or_raise(folded: FoldedNetwork | NotApplicable) -> FoldedNetwork:
     if isinstance(folded, NotApplicable):
         raise folded
-    return folded.copy()
+    return folded
 
 
 def _gathered(data: tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from genbench.scoring.cube import class_statistics, make_cube, read_cube, write_
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["CUBE_FILE", "cube", "trade_off_point", "with_kappa"]
+__all__ = ["CUBE_FILE", "cube", "only", "trade_off_point", "with_kappa"]
 
 CUBE_FILE = "cube.nc"
 _PER_CLASS = ("error", "gap", "kappa_conflict", "kappa_cohen")
@@ -89,10 +89,15 @@ def with_kappa(cube: xr.Dataset, kappa: str) -> xr.Dataset:
     return cube.assign(changed).assign_attrs(kappa=kappa)
 
 
+def only(cube: xr.Dataset, backbones: Sequence[str]) -> xr.Dataset:
+    """The cube of some of its models."""
+    return cube.sel(model=[model for model in cube["model"].values.tolist() if model in backbones])
+
+
 def trade_off_point(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """The trade-off point of a cube (004 Eq. 4)."""
     from genbench.testbed.tradeoff import trade_off
 
-    data = with_kappa(read_cube(parents["cube"] / CUBE_FILE), inputs["kappa"])
+    data = only(with_kappa(read_cube(parents["cube"] / CUBE_FILE), inputs["kappa"]), inputs["backbones"])
     first, second, third = inputs["weights"]
     return trade_off(data, inputs["reading"], (first, second, third)).record()

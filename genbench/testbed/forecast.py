@@ -17,7 +17,8 @@ from genbench.suites import TestbedSuite
 
 __all__ = ["CellForecast", "Speed", "forecast_cells", "image_counts", "probe"]
 
-_BATCH = 32
+_PIXELS = 32 * 32 * 32
+"""In a batch of the probe: 32 small images, or two large ones."""
 _MULTIPLICATIONS_PER_WEIGHT = 120
 """Of a convolutional backbone on a 224-pixel image; between 74 (EfficientNet-b0) and 160 (CLIP RN50)."""
 _TRAINING_FACTOR = 3.0
@@ -58,9 +59,10 @@ def image_counts(suite: TestbedSuite) -> dict[str, int]:
     """Images of the seen and unseen classes' training sets and of the held-out set."""
     data = suite.data
     entry, argument = load_registry().resolve("datasets", data["dataset"])
-    request = DataRequest(argument=argument, seed=data["seed"])
-    if entry.item.available(request).ready:
-        loaded = entry.item.load(request)
+    if entry.item.available(DataRequest(argument=argument, seed=data["seed"])).ready:
+        from genbench.testbed.images import load_data
+
+        loaded = load_data(data)  # which says so if there are too few classes
         per_class = [
             _per_class(split.labels.numel(), len(loaded.class_names))
             for split in (loaded.train, loaded.heldout)
@@ -106,8 +108,9 @@ def _speed(name: str, rate: float) -> Speed:
 
     backbone = item.load(request)
     network = AdaptedNetwork(backbone.module, backbone.feature_width, 50, 0)
-    images = backbone.preprocess(torch.randint(0, 256, (_BATCH, 3, side, side), dtype=torch.uint8))
-    labels = torch.arange(_BATCH) % 50
+    batch = max(2, _PIXELS // side**2)
+    images = backbone.preprocess(torch.randint(0, 256, (batch, 3, side, side), dtype=torch.uint8))
+    labels = torch.arange(batch) % 50
     optimizer = torch.optim.AdamW(network.parameters(), lr=0.0)
 
     def forward() -> None:
@@ -120,11 +123,11 @@ def _speed(name: str, rate: float) -> Speed:
         optimizer.step()
 
     network.eval()
-    forward_seconds = _timed(forward) / _BATCH
+    forward_seconds = _timed(forward) / batch
     network.train()
     return Speed(
         forward_seconds,
-        _timed(step) / _BATCH,
+        _timed(step) / batch,
         backbone.feature_width,
         side,
         backbone.weight_count,

@@ -109,7 +109,7 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
             },
             {**{name: evidence[name] for name in members}, "heldout": images["heldout"], "noise": noise},
         )
-        families[family] = Family(family, members, cube, _trade_off(suite, family, cube))
+        families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
     subjects = [_subject(name, networks[name]) for name in suite.backbones]
     return TestbedPlan(images["seen"], subjects, families, steps, missing=tuple(_missing(suite)))
 
@@ -220,7 +220,7 @@ def _evidence(
     return features, judged
 
 
-def _trade_off(suite: TestbedSuite, family: str, cube: Cell) -> Cell:
+def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cell) -> Cell:
     return make_cell(
         "tradeoff",
         f"trade-off point of {family}",
@@ -229,6 +229,8 @@ def _trade_off(suite: TestbedSuite, family: str, cube: Cell) -> Cell:
             "kappa": suite.testbed["kappa"],
             "reading": "normalised",
             "weights": [1.0, 1.0, 1.0],
+            # A pack's cube may hold more models than were asked for.
+            "backbones": backbones,
         },
         {"cube": cube},
     )
@@ -239,7 +241,7 @@ def _from_pack(suite: TestbedSuite, pack: Pack, training: Cell) -> TestbedPlan:
     families = {}
     for family, members in suite.families().items():
         cube = _unpacked(pack, "cubes", family)
-        families[family] = Family(family, members, cube, _trade_off(suite, family, cube))
+        families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
     subjects = [_subject(name, networks[name]) for name in suite.backbones]
     return TestbedPlan(training, subjects, families, [], pack)
 

@@ -24,8 +24,8 @@ from genbench.testbed.degradations.randomness import normal_noise
 
 __all__ = ["BOTTLENECKS", "Autoencoder", "fit"]
 
-BOTTLENECKS = ((4, 16), (4, 4), (4, 3), (4, 2), (16, 4))
-"""(stride, channels), widest first: 1/3, 1/12, 1/16, 1/24 and 1/192 of the values of a colour image.
+BOTTLENECKS = ((4, 16), (4, 4), (4, 2), (16, 4))
+"""(stride, channels), widest first: 1/3, 1/12, 1/24 and 1/192 of the values of a colour image.
 
 Fine steps where paper 004's levels lie: what a reconstruction loses changes in kind from one bottleneck to
 the next, and a large step would show as a jump of every model's error between two neighbouring levels."""

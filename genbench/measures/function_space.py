@@ -1,0 +1,56 @@
+"""How likely the labels are under random networks of the same architecture (000 App. F)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from genbench._lazy import torch
+from genbench.contract import Estimate, measure
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from genbench.subject import Subject
+
+__all__ = ["MEASURES"]
+
+_DELTA = _GAMMA = 0.05
+
+
+def _error_bound(log_evidence: Tensor, n: int) -> Tensor:
+    """The epsilon of 000 Eq. 24: 1 − exp(−(−log P(C(S)) + log n + log 1/delta + log 1/gamma) / (n − 1))."""
+    slack = math.log(n) - math.log(_DELTA) - math.log(_GAMMA)
+    return -torch.expm1(-(slack - log_evidence) / (n - 1))
+
+
+@measure(
+    category="function_space",
+    needs={"weights", "training_data"},
+    randomness="seeded",
+    paper="000 (24)",
+    cost="high",
+)
+def ml_pacbayes(subject: Subject) -> Estimate:
+    """Marginal-likelihood PAC-Bayes bound of the architecture's Gaussian process.
+
+    mean over classes of epsilon, −log(1 − epsilon) = (log 1/P(C(S)) + log n + log 1/delta + log 1/gamma) /
+    (n − 1), delta = gamma = .05. P(C(S)) = probability that the process separates the class from the rest
+    on S without error, by expectation propagation; its kernel is the covariance of the outputs of 24 random
+    networks of the architecture. S = at most 200 training examples, n = |S|. (Valle-Pérez & Louis 2020)
+
+    Limits: it sees the architecture and the data, not the trained weights: networks that differ only in how
+    they were trained are all alike to it. Random networks are drawn as torch initialises layers, with batch
+    norm on the statistics of S. The error given is that of the kernel, by leaving out a quarter of the
+    networks at a time.
+    """
+    part = subject.log_evidence()
+    n = int(part["n"])
+    value = float(_error_bound(part["evidence"], n).mean())
+    # Jackknife over groups of networks, on a few classes.
+    groups = _error_bound(part["jackknife"], n).mean(1)
+    spread = math.sqrt(float((groups - groups.mean()).square().sum()) * (len(groups) - 1) / len(groups))
+    return Estimate(value, standard_error=spread, samples=24)
+
+
+MEASURES = [ml_pacbayes]

@@ -1,0 +1,85 @@
+"""Size and noise of gradients (002 A.4); 16 mini-batches of 32 training examples at the trained weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from genbench.contract import Estimate, measure
+from genbench.errors import NotApplicable
+from genbench.measures._estimates import mean_of, with_halves
+
+if TYPE_CHECKING:
+    from genbench.subject import Subject
+
+__all__ = ["MEASURES"]
+
+_GRADIENTS = frozenset({"gradients", "training_data"})
+
+
+@measure(category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (39)", cost="medium")
+def gradient_norm(subject: Subject) -> Estimate:
+    """Mean norm of mini-batch gradients.
+
+    mean_b ||g_b||_2, g_b = gradient of the batch's mean loss in theta. Of the paper's aggregates, the mean.
+    """
+    return mean_of(subject.batch_gradients()["norms"])
+
+
+@measure(category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 A.4", cost="medium")
+def gradient_noise_final_var(subject: Subject) -> Estimate:
+    """Variance of mini-batch gradients at the trained weights.
+
+    (1/d) sum_i Var_i, Var_i = variance over batches of coordinate i of the gradient (002 Eq. 36).
+
+    Limits: depends on the batch size, 32 here for every network.
+    """
+    return mean_of(subject.batch_gradients()["deviations"])
+
+
+@measure(category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (37)", cost="medium")
+def gradient_noise_scale(subject: Subject) -> Estimate:
+    """Variance of mini-batch gradients over their squared mean.
+
+    (1/d) sum_i Var_i / (g_i² + eps), g_i and Var_i = mean and variance over batches of coordinate i, eps =
+    1e-8. The error given is half the difference between odd and even batches.
+
+    Limits: a mean of ratios: coordinates whose mean gradient is by chance near 0 dominate it. It grows with
+    the number of batches, 16 here for every network.
+    """
+    return with_halves(subject.batch_gradients()["variance_ratios"], samples=16)
+
+
+@measure(category="gradient", needs={"trace"}, paper="002 A.4", cost="low")
+def gradient_noise_var(subject: Subject) -> float:
+    """Variance of stochastic gradients during training.
+
+    Mean over epochs of the trace's "gradient_variance": (1/d) sum_i Var_i over that epoch's mini-batches.
+
+    Limits: only training can record it; without that entry in the trace the reading is not applicable.
+    """
+    trace = subject.trace()
+    if "gradient_variance" not in trace:
+        raise NotApplicable(
+            'no gradient variance was recorded in training: the trace has no "gradient_variance"'
+        )
+    return float(trace["gradient_variance"].double().mean())
+
+
+@measure(category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 A.4", cost="medium")
+def input_gradient_norm(subject: Subject) -> Estimate:
+    """Mean norm of the loss's gradient at the input.
+
+    mean_n ||dl_n/dx_n||_2 over at most 512 training examples.
+
+    Limits: in units of the network's inputs, so networks with other preprocessing are not comparable.
+    """
+    return mean_of(subject.input_gradient_norms())
+
+
+MEASURES = [
+    gradient_norm,
+    gradient_noise_final_var,
+    gradient_noise_scale,
+    gradient_noise_var,
+    input_gradient_norm,
+]

@@ -1,0 +1,133 @@
+"""Information criteria: fit plus a penalty for complexity (002 A.5)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from genbench.contract import Estimate, measure
+from genbench.measures._estimates import standard_error, with_halves
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from genbench.subject import Subject
+
+__all__ = ["MEASURES"]
+
+_DATA = frozenset({"weights", "training_data"})
+_GRADIENTS = frozenset({"gradients", "training_data"})
+_EPS = 1e-8
+
+
+def _losses(subject: Subject) -> Tensor:
+    """−log p(y_n | x_n) of every training example."""
+    log_p = subject.logits().double().log_softmax(1)
+    return -log_p.gather(1, subject.labels()[:, None])[:, 0]
+
+
+@measure(category="information", needs=_DATA, paper="002 (40)", cost="low")
+def aic(subject: Subject) -> float:
+    """Akaike's information criterion.
+
+    2·NLL + 2k, NLL = −sum_n log p(y_n | x_n) over the training set, k = number of trainable parameters.
+
+    Limits: derived for maximum likelihood in regular models with many more examples than parameters.
+    """
+    return 2 * float(_losses(subject).sum()) + aic_bias(subject)
+
+
+@measure(category="information", paper="002 A.5", cost="low")
+def aic_bias(subject: Subject) -> float:
+    """Penalty of Akaike's information criterion.
+
+    2k, k = number of trainable parameters. Limits: as aic; blind to training.
+    """
+    return 2.0 * sum(parameter.numel() for parameter in subject.parameters())
+
+
+@measure(category="information", needs=_GRADIENTS, randomness="seeded", paper="002 (43)", cost="medium")
+def tic_bias(subject: Subject) -> Estimate:
+    """Penalty of Takeuchi's information criterion, diagonal approximation.
+
+    sum_j J_jj / (I_jj + eps), J = mean of g_n g_nᵀ over single examples, I = Hessian of the mean loss, eps =
+    1e-8; on at most 256 training examples. The error given is half the difference between their halves.
+
+    Limits: I is the Hessian in its Gauss-Newton form (the Fisher information): the raw Hessian's diagonal has
+    negative entries in a network, where the ratio means nothing.
+    """
+    return with_halves(subject.information()["ratios"], samples=min(256, subject.m))
+
+
+@measure(category="information", needs=_GRADIENTS, randomness="seeded", paper="002 (44)", cost="medium")
+def tic_bias_bound(subject: Subject) -> float:
+    """Upper bound of tic_bias.
+
+    tr(J) / max(min_j I_jj, eps), J, I and eps = 1e-8 as in tic_bias.
+
+    Limits: any parameter without effect, a dead unit's say, makes the denominator eps; it then is tr(J) /
+    eps.
+    """
+    part = subject.information()
+    return float(part["trace_j"]) / max(float(part["least_i"]), _EPS)
+
+
+@measure(
+    category="information",
+    needs=_GRADIENTS | {"weights"},
+    randomness="seeded",
+    paper="002 (42)",
+    cost="medium",
+)
+def tic(subject: Subject) -> Estimate:
+    """Takeuchi's information criterion, diagonal approximation.
+
+    mean_n −log p(y_n | x_n) + tic_bias, as printed in 002: the penalty is not divided by m.
+
+    Limits: as tic_bias, which outweighs the loss by far.
+    """
+    bias = tic_bias.function(subject)
+    assert isinstance(bias, Estimate)
+    value = float(_losses(subject).mean()) + bias
+    return Estimate(value, standard_error=bias.standard_error, samples=bias.samples)
+
+
+@measure(category="information", needs=_DATA, randomness="seeded", paper="002 (46)", cost="medium")
+def waic_bias(subject: Subject) -> Estimate:
+    """Penalty of the widely applicable information criterion.
+
+    2 sum_n Var_theta[log p(y_n | x_n, theta)], theta drawn around the trained weights: each tensor p with
+    noise N(0, (.05·std(p))²); 15 to 30 draws on at most 256 training examples, scaled to m.
+
+    Limits: the noise stands in for the posterior, of which nothing else is known; networks with dropout are
+    perturbed alike.
+    """
+    likelihoods = subject.weight_noise("tensor")["log_likelihoods"]
+    variances = likelihoods.var(0)
+    error = standard_error(variances)
+    return Estimate(
+        2 * subject.m * float(variances.mean()),
+        standard_error=None if error is None else 2 * subject.m * error,
+        samples=len(likelihoods),
+    )
+
+
+@measure(category="information", needs=_DATA, randomness="seeded", paper="002 (45)", cost="medium")
+def waic(subject: Subject) -> Estimate:
+    """Widely applicable information criterion.
+
+    −2·LPPD + waic_bias, LPPD = sum_n log mean_theta p(y_n | x_n, theta), theta as in waic_bias.
+
+    Limits: as waic_bias.
+    """
+    likelihoods = subject.weight_noise("tensor")["log_likelihoods"]
+    each = -2 * (likelihoods.logsumexp(0) - math.log(len(likelihoods))) + 2 * likelihoods.var(0)
+    error = standard_error(each)
+    return Estimate(
+        subject.m * float(each.mean()),
+        standard_error=None if error is None else subject.m * error,
+        samples=len(likelihoods),
+    )
+
+
+MEASURES = [aic, aic_bias, tic, tic_bias, tic_bias_bound, waic, waic_bias]

@@ -1,0 +1,67 @@
+"""Intervals by bootstrap over seeds within combos.
+
+A resample draws, in every combo of k runs, k runs with replacement: every run gets a *multiplicity*. A pair
+of runs then counts the product of their multiplicities, and a run is never paired with its own copy, which
+would be a tie that no experiment can show. So scores are computed on weights and no table is ever copied.
+
+The interval is that of percentiles. A maximum or a minimum over environments, and a plug-in estimate of
+information, are biased under resampling: their interval may lie to one side of the value.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from genbench.scoring.records import Records
+
+__all__ = ["RESAMPLES", "affordable", "interval", "multiplicities"]
+
+RESAMPLES = 1000
+_LEAST = 100
+_BUDGET = 4e10
+"""Elementary operations that the intervals of one score may take: some ten seconds on one core."""
+
+
+def multiplicities(records: Records, resamples: int, seed: int = 0) -> NDArray[np.float32]:
+    """(resamples, rows) how often each run is drawn; the sum over a combo is its number of runs."""
+    order = np.argsort(records.combo, kind="stable")
+    size = records.runs[records.combo[order]]
+    start = np.repeat(np.cumsum(records.runs) - records.runs, records.runs)
+    generator = np.random.default_rng(seed)
+    drawn = order[start + (generator.random((resamples, len(records))) * size).astype(np.int64)]
+    flat = drawn + np.arange(resamples)[:, None] * len(records)
+    counts = np.bincount(flat.reshape(-1), minlength=resamples * len(records))
+    return counts.reshape(resamples, len(records)).astype(np.float32)
+
+
+def affordable(resamples: int, operations: float) -> int:
+    """Fewer resamples where one takes many operations, never below 100 of those asked for.
+
+    It depends on the size of the table alone, so that the same table has the same interval everywhere.
+    """
+    return min(resamples, max(_LEAST, int(_BUDGET / max(operations, 1.0))))
+
+
+def interval(values: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The 2.5th and 97.5th percentile over the first axis, resamples without a value left out."""
+    drawn = np.asarray(values, dtype=np.float64)
+    if len(drawn) == 0:
+        empty = np.full(drawn.shape[1:], np.nan)
+        return empty, empty
+    return quantile(drawn, 0.025), quantile(drawn, 0.975)
+
+
+def quantile(values: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """Quantile over the first axis, linear between ranks, NaN left out (`np.nanquantile`, but array code)."""
+    return ordered_quantile(np.sort(values, axis=0), share)
+
+
+def ordered_quantile(ordered: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """`quantile` of values already sorted along the first axis, NaN last."""
+    present = len(ordered) - np.isnan(ordered).sum(axis=0, keepdims=True)
+    rank = share * np.maximum(present - 1, 0)
+    below, above = np.floor(rank).astype(np.int64), np.ceil(rank).astype(np.int64)
+    low = np.take_along_axis(ordered, below, axis=0)
+    high = np.take_along_axis(ordered, above, axis=0)
+    return np.asarray((low + (rank - below) * (high - low))[0])

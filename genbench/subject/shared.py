@@ -1,0 +1,137 @@
+"""The expensive parts that measures share, as methods of a subject: computed once for all its readings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from genbench.contract import Estimate
+from genbench.errors import NotApplicable
+
+if TYPE_CHECKING:
+    from genbench.subject.parts import Part, PartSource
+
+__all__ = ["SharedParts"]
+
+
+class SharedParts:
+    """What `Subject` hands on from its part source, each time as private copies.
+
+    Parts that sample training examples or draw noise depend on the subject's seed alone, not on the order in
+    which measures ask.
+    """
+
+    _parts: PartSource
+    used: set[str]
+
+    @property
+    def m(self) -> int:
+        """Number of training examples."""
+        raise NotImplementedError
+
+    def _part(self, needs: Sequence[str], name: str, **options: object) -> Part:
+        self.used.update(needs)
+        return self._parts.get(name, **options)
+
+    def logits(self) -> Tensor:
+        """Outputs on the training set in order, (m, classes)."""
+        return self._part(["training_data"], "logits")["logits"]
+
+    def margins(self) -> Tensor:
+        """Logit of the label minus the largest other logit, for each training example, (m,)."""
+        return self._part(["training_data"], "margins")["margins"]
+
+    def margin(self) -> float:
+        """gamma: absolute value of the margin at rank floor(m/10) from below (ranks count from 1)."""
+        gamma = abs(self.signed_margin())
+        if gamma == 0:
+            raise NotApplicable("the 10th-percentile margin is 0")
+        return gamma
+
+    def signed_margin(self) -> float:
+        """The margin at rank floor(m/10) from below, with its sign."""
+        rank = self.m // 10
+        if rank < 1:
+            raise NotApplicable(f"the 10th percentile of {self.m} margins is not defined; at least 10 needed")
+        return float(self.margins().sort().values[rank - 1])
+
+    def spectral_norms(self, of: str = "final", grid: str = "image") -> list[float]:
+        """||W_i||_2 of every folded layer.
+
+        `of`: "final", "initial" or "change" (W_i − W⁰_i). `grid`: "image", the Fourier grid is the input
+        image's (what 001's authors computed), or "layer", it is each layer's own input size.
+        """
+        needs = {"final": ["weights"], "initial": ["initial_weights"]}.get(of, ["weights", "initial_weights"])
+        norms: list[float] = self._part(needs, "spectral_norms", of=of, grid=grid)["norms"].tolist()
+        return norms
+
+    def flat_spectral_norms(self) -> dict[str, float]:
+        """Largest singular value of every unfolded weight tensor as a matrix (outputs, all else), by name."""
+        norms = self._part(["weights"], "flat_spectral_norms")
+        return {name: float(norm) for name, norm in norms.items()}
+
+    def log_path_sum(self) -> float:
+        """log of the sum over all paths of products of squared weights; -inf if that is 0."""
+        return float(self._part(["weights", "training_data"], "log_paths")["log_sum"])
+
+    def sigma(self, magnitude_aware: bool = False) -> Estimate:
+        """Largest noise on the folded parameters that costs .1 of the mean training accuracy.
+
+        u ~ N(0, sigma² I), or u_i ~ N(0, sigma² w_i² + eps²) with eps = 1e-3 if `magnitude_aware`.
+        """
+        part = self._part(["weights", "training_data"], "sigma", magnitude_aware=magnitude_aware)
+        return Estimate(float(part["sigma"]), standard_error=float(part["error"]), samples=10)
+
+    def batch_gradients(self) -> Part:
+        """Statistics of gradients of 16 mini-batches of 32 training examples.
+
+        norms (B,); squares (B,), the mean over coordinates of g_b²; deviations (B,), that of (g_b − mean g)²;
+        variance_ratios (3,), the mean over coordinates of Var / (mean² + eps): of all batches and of either
+        half; losses (B, 7): at theta, after an ascent step of length .05, and of .01 to 1 in five steps.
+        """
+        return self._part(["gradients", "training_data"], "batch_gradients")
+
+    def scores(self) -> Tensor:
+        """theta·(gradient of log p(y_n | x_n)) for at most 1024 training examples."""
+        return self._part(["gradients", "training_data"], "scores")["products"]
+
+    def input_gradient_norms(self) -> Tensor:
+        """|gradient of the loss of one example in its input| for at most 512 training examples."""
+        return self._part(["gradients", "training_data"], "input_gradients")["norms"]
+
+    def information(self) -> Part:
+        """Of at most 256 examples: ratios (3,), the sum of J_jj / (I_jj + eps) of all and of either half;
+        trace_j; least_i, the smallest I_jj.
+        """
+        return self._part(["gradients", "training_data"], "information")
+
+    def curvature(self) -> Part:
+        """Of the Hessian of the loss of at most 128 examples: top, its residual, and traces (probes,)."""
+        return self._part(["gradients", "training_data"], "curvature")
+
+    def weight_noise(self, kind: str) -> Part:
+        """Draws of noise on theta, judged on at most 256 training examples, in groups of 5.
+
+        `kind`: "isotropic", standard deviation .01; "tensor", .05 of each tensor's standard deviation;
+        "magnitude", .05·(|theta_i| + 1e-3). Gives increases (draws,) of the mean loss, errors (draws,) and
+        log_likelihoods (draws, examples).
+        """
+        return self._part(["weights", "training_data"], "weight_noise", kind=kind)
+
+    def response_curve(self, pairs: str, layer: int) -> tuple[Tensor, Tensor]:
+        """alpha (points,) and right (pairs, points): is the point between x and x' classified as x?
+
+        `pairs`: "intra" or "inter" (class); `layer`: 0, the input, or 1, the output of the first block.
+        """
+        part = self._part(["weights", "training_data"], "response_curve", pairs=pairs, layer=layer)
+        return part["alpha"], part["right"]
+
+    def log_evidence(self) -> Part:
+        """log P(labels of one class against the rest) under random networks of this architecture.
+
+        evidence (classes,) on n training examples; jackknife (4, few classes), with a quarter of the random
+        networks left out.
+        """
+        return self._part(["weights", "training_data"], "log_evidence")

@@ -1,0 +1,259 @@
+"""Perturbation responses, the Gaussian process's evidence, and compression, against references."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal, norm
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.metrics import davies_bouldin_score
+from torch import nn
+
+import genbench
+from genbench.measures.compression import adaptive_code_bits
+from genbench.measures.perturbation import davies_bouldin, gi_scores, pal_areas
+from genbench.registry import load_registry
+from genbench.subject.nngp import _kernels, log_orthant_probabilities
+
+GOLDEN = Path(__file__).parent / "golden" / "scoring"
+CURVES = json.loads((GOLDEN / "curves.json").read_text())
+EXPECTED = json.loads((GOLDEN / "golden_curves.json").read_text())
+
+
+def read(name: str, subject: genbench.Subject) -> float:
+    return load_registry().measures[name].item(subject.fresh())
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_gi_and_pal_of_given_curves(name) -> None:
+    alpha, accuracy = (torch.tensor(CURVES[name][key], dtype=torch.float64) for key in ("alpha", "acc"))
+    assert float(gi_scores(alpha, accuracy)) == pytest.approx(EXPECTED[name]["gi"], abs=1e-9)
+    top, bottom = pal_areas(alpha, accuracy)
+    assert float(top / bottom) == pytest.approx(EXPECTED[name]["pal_cumulative"], abs=1e-9)
+
+
+def threshold(m: int = 200) -> genbench.Subject:
+    """Class 1 above 0, class 0 below, on the points −1 and 3."""
+    model = nn.Linear(1, 2)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[-1.0], [1.0]]))
+        model.bias.zero_()
+    inputs = torch.where(torch.arange(m) % 2 == 0, -1.0, 3.0)[:, None]
+    return genbench.Subject.from_module(model, data=(inputs, torch.arange(m) % 2))
+
+
+def test_response_curves_of_a_threshold_in_closed_form() -> None:
+    """From −1 to 3 the class changes after a quarter of the way; from 3 to −1 not before half of it."""
+    subject = threshold()
+    alpha, right = subject.response_curve("inter", 0)
+    assert len(alpha) >= 20
+    assert (float(alpha[0]), float(alpha[-1])) == (0.0, 0.5)
+    curves = {tuple(row) for row in right.tolist()}
+    from_below = tuple(bool(a < 0.25) for a in alpha)
+    tie = tuple(bool(a <= 0.25) for a in alpha)  # the point exactly on the threshold goes to class 0
+    assert curves <= {from_below, tie, tuple([True] * len(alpha))}
+    assert len(curves) == 2
+    assert read("gi_intra_l0", subject) == 0.0
+    assert read("pal_intra_l0", subject) == pytest.approx(6.0)
+    assert read("mixup_intra_l0", subject) == 1.0
+    # Half of the pairs lose what lies beyond alpha = ¼: cumulated, (alpha − ¼)+, whose integral is 1/32.
+    gi = read("gi_inter_l0", subject)
+    share = float((~right[:, -1]).double().mean())
+    assert gi == pytest.approx(share * (1 / 32) / (0.5 * 0.5**2), rel=0.2)
+    assert gi.standard_error <= 0.2 * gi
+
+
+def test_pairs_are_of_one_class_or_of_two() -> None:
+    from genbench.subject.responses import _pairs
+
+    labels = torch.randint(0, 7, (301,), generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(1)
+    for kind in ("intra", "inter"):
+        left, right = _pairs(labels, kind, generator)
+        assert len(torch.cat([left, right]).unique()) == 2 * len(left)
+        assert ((labels[left] == labels[right]) == (kind == "intra")).all()
+        assert len(left) > 100
+
+
+def test_no_pairs_no_curve() -> None:
+    model, inputs = nn.Linear(2, 4), torch.randn(4, 2)
+    with pytest.raises(genbench.NotApplicable, match="of one class"):
+        read("gi_intra_l0", genbench.Subject.from_module(model, data=(inputs, torch.arange(4))))
+    with pytest.raises(genbench.NotApplicable, match="only one class"):
+        read("gi_inter_l0", genbench.Subject.from_module(model, data=(inputs, torch.zeros(4))))
+    with pytest.raises(genbench.NotApplicable, match="no first block"):
+        read("gi_intra_l1", genbench.Subject.from_module(model, data=(inputs, torch.zeros(4))))
+
+
+def test_davies_bouldin_agrees_with_scikit_learn() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 6, (200,), generator=generator)
+    points = torch.randn(200, 5, generator=generator).double() + labels[:, None]
+    assert davies_bouldin(points, labels) == pytest.approx(davies_bouldin_score(points, labels), rel=1e-9)
+
+
+def test_dbi_mixup_is_the_product() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 3))
+    inputs, labels = torch.randn(90, 3), torch.randint(0, 3, (90,))
+    subject = genbench.Subject.from_module(model, data=(inputs, labels))
+    with torch.no_grad():
+        first = model[1](model[0](inputs))
+    expected = davies_bouldin_score(first, labels) * (1 - read("mixup_intra_l0", subject))
+    assert read("dbi_mixup", subject) == pytest.approx(expected, rel=1e-4)
+
+
+# -- the Gaussian process ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("correlation", [-0.7, 0.0, 0.5])
+def test_evidence_of_two_points_in_closed_form(correlation) -> None:
+    kernel = torch.tensor([[1.0, correlation], [correlation, 1.0]], dtype=torch.float64)
+    expected = 0.25 + math.asin(correlation) / (2 * math.pi)
+    found = log_orthant_probabilities(kernel, torch.ones(1, 2, dtype=torch.float64)).exp()
+    assert float(found) == pytest.approx(expected, rel=5e-3)
+
+
+def test_evidence_of_eight_points_against_scipys_integration() -> None:
+    generator = torch.Generator().manual_seed(0)
+    root = torch.randn(8, 8, generator=generator).double()
+    kernel = root @ root.T / 8 + 0.1 * torch.eye(8)
+    signs = torch.where(torch.rand(3, 8, generator=generator) > 0.5, 1.0, -1.0).double()
+    for s, found in zip(signs, log_orthant_probabilities(kernel, signs).exp(), strict=True):
+        turned = (s[:, None] * kernel * s).numpy()
+        expected = multivariate_normal(np.zeros(8), turned, seed=0).cdf(np.zeros(8))
+        assert float(found) == pytest.approx(expected, rel=0.02)
+
+
+def sequential_ep(kernel: np.ndarray, y: np.ndarray, sweeps: int = 200) -> float:
+    """Rasmussen & Williams, Algorithm 3.5, site by site and with dense inverses; steps for likelihoods."""
+    n = len(y)
+    tau, nu = np.zeros(n), np.zeros(n)
+    sigma, mu = kernel.copy(), np.zeros(n)
+    for _ in range(sweeps):
+        before = tau.copy()
+        for i in range(n):
+            cavity_tau = 1 / sigma[i, i] - tau[i]
+            cavity_nu = mu[i] / sigma[i, i] - nu[i]
+            mean, variance = cavity_nu / cavity_tau, 1 / cavity_tau
+            z = y[i] * mean / np.sqrt(variance)
+            ratio = np.exp(norm.logpdf(z) - norm.logcdf(z))
+            tilted_mean = mean + y[i] * np.sqrt(variance) * ratio
+            tilted_variance = variance - variance * ratio * (z + ratio)
+            new_tau = 1 / tilted_variance - cavity_tau
+            new_nu = tilted_mean / tilted_variance - cavity_nu
+            step = new_tau - tau[i]
+            tau[i], nu[i] = new_tau, new_nu
+            column = sigma[:, i].copy()
+            sigma -= step / (1 + step * column[i]) * np.outer(column, column)
+            mu = sigma @ nu
+        sigma = np.linalg.inv(np.linalg.inv(kernel) + np.diag(tau))
+        mu = sigma @ nu
+        if np.abs(tau - before).max() < 1e-10 * (1 + np.abs(tau).max()):
+            break
+    variance = np.diag(sigma)
+    cavity_tau = 1 / variance - tau
+    cavity_mean = (mu / variance - nu) / cavity_tau
+    site_mean, site_variance = nu / tau, 1 / tau
+    z = y * cavity_mean * np.sqrt(cavity_tau)
+    log_site = (
+        norm.logcdf(z)
+        + 0.5 * np.log(2 * np.pi * (1 / cavity_tau + site_variance))
+        + (cavity_mean - site_mean) ** 2 / (2 * (1 / cavity_tau + site_variance))
+    )
+    gaussian = multivariate_normal(np.zeros(n), kernel + np.diag(site_variance)).logpdf(site_mean)
+    return float(log_site.sum() + gaussian)
+
+
+def test_evidence_of_fifty_points_against_a_dense_reference() -> None:
+    generator = np.random.default_rng(0)
+    points = generator.normal(size=(50, 3))
+    kernel = RBF(1.5)(points) + 1e-2 * np.eye(50)
+    for y in (np.sign(points[:, 0]), np.sign(generator.normal(size=50))):
+        found = log_orthant_probabilities(torch.tensor(kernel), torch.tensor(y)[None])
+        assert float(found) == pytest.approx(sequential_ep(kernel, y), rel=1e-3)
+
+
+def test_kernel_of_a_linear_network_in_closed_form() -> None:
+    """torch draws weights and biases of a linear layer from U(−1/√d, 1/√d): K(x, x') ∝ x·x' + 1."""
+    inputs = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+    subject = genbench.Subject.from_module(nn.Linear(3, 400), data=(inputs, torch.zeros(12)))
+    kernels = _kernels(subject._network, inputs, torch.Generator().manual_seed(0))
+    found = torch.stack(kernels).mean(0)
+    expected = (inputs @ inputs.T + 1).double()
+    expected = expected / expected.diagonal().mean()
+    torch.testing.assert_close(found, expected, atol=0.06, rtol=0.05)
+
+
+def test_ml_pacbayes_is_equation_24_and_prefers_learnable_labels() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 2))
+    inputs = torch.randn(80, 4)
+    values = []
+    for labels in (inputs[:, 0] > 0, torch.rand(80) > 0.5):
+        subject = genbench.Subject.from_module(model, data=(inputs, labels.long()))
+        part = subject.log_evidence()
+        right_side = (-part["evidence"].numpy() + math.log(80) + 2 * math.log(20)) / 79
+        assert read("ml_pacbayes", subject) == pytest.approx(np.mean(1 - np.exp(-right_side)))
+        values.append(read("ml_pacbayes", subject))
+    assert values[0] < values[1]
+
+
+# -- compression -------------------------------------------------------------------------------------
+
+
+def arithmetic_code_length(symbols: list[int], alphabet: int) -> int:
+    """Bits that a real adaptive arithmetic coder writes, with exact fractions."""
+    counts = [Fraction(1, 2)] * alphabet
+    low, width = Fraction(0), Fraction(1)
+    for symbol in symbols:
+        total = sum(counts)
+        low += width * sum(counts[:symbol], Fraction(0)) / total
+        width *= counts[symbol] / total
+        counts[symbol] += 1
+    bits = 0
+    while True:  # the shortest binary fraction whose whole interval lies in [low, low + width)
+        bits += 1
+        numerator = math.ceil(low * 2**bits)
+        if Fraction(numerator + 1, 2**bits) <= low + width:
+            return bits
+
+
+def test_code_lengths_are_those_of_an_arithmetic_coder() -> None:
+    generator = np.random.default_rng(0)
+    for alphabet in (2, 3, 7):
+        symbols = generator.choice(alphabet, 60, p=generator.dirichlet(np.ones(alphabet))).tolist()
+        counts = torch.tensor([symbols.count(k) for k in range(alphabet)])
+        written = arithmetic_code_length(symbols, alphabet)
+        assert written <= adaptive_code_bits(counts) <= written + 2
+
+
+def test_an_unchanged_network_costs_next_to_nothing() -> None:
+    """Every symbol is 0, of an alphabet of one: 2 bits of code, 1 for the alphabet, 16 a tensor."""
+    torch.manual_seed(0)
+    model, inputs = nn.Linear(3, 2), torch.randn(500, 3)
+    labels = model(inputs).argmax(1)
+    subject = genbench.Subject.from_module(model, initial=model, data=(inputs, labels))
+    bits = 2 + 1 + 2 * 16
+    complexity = bits * math.log(2) + 2 * math.log(bits) + math.log(500 * 5 / 0.05) + 2
+    assert read("compression_bound", subject) == pytest.approx(math.sqrt(complexity / 999), rel=1e-9)
+
+
+def test_a_small_change_compresses_better_than_a_new_network() -> None:
+    torch.manual_seed(0)
+    initial, inputs = nn.Sequential(nn.Linear(10, 50), nn.ReLU(), nn.Linear(50, 2)), torch.randn(300, 10)
+    bounds = []
+    for moved in (1, 500):
+        model = nn.Sequential(nn.Linear(10, 50), nn.ReLU(), nn.Linear(50, 2))
+        model.load_state_dict(initial.state_dict())
+        with torch.no_grad():
+            model[0].weight.view(-1)[:moved] += torch.randn(moved)
+        subject = genbench.Subject.from_module(model, initial=initial, data=(inputs, model(inputs).argmax(1)))
+        bounds.append(read("compression_bound", subject))
+    assert bounds[0] < bounds[1]

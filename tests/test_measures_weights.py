@@ -1,0 +1,304 @@
+"""Measures of weights, sharpness and curvature against closed forms, numpy and torch's own Hessian."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import genbench
+from genbench.registry import load_registry
+from genbench.subject import spectral
+from genbench.subject.noise import GROUP
+
+
+def read(name: str, subject: genbench.Subject) -> float:
+    return load_registry().measures[name].item(subject.fresh())
+
+
+def small(m: int = 60, classes: int = 3, seed: int = 0) -> tuple[genbench.Subject, nn.Module, torch.Tensor]:
+    """A network with 43 parameters, the module itself and its inputs; m is below every subset's size."""
+    torch.manual_seed(seed)
+    make = lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, classes))  # noqa: E731
+    model, initial = make(), make()
+    inputs = torch.randn(m, 4)
+    labels = (inputs[:, 0] > 0).long() + (inputs[:, 1] > 0.5).long() * (classes > 2)
+    subject = genbench.Subject.from_module(model, initial=initial, data=(inputs, labels))
+    return subject, model, inputs
+
+
+def theta(model: nn.Module) -> np.ndarray:
+    return torch.cat([p.detach().flatten() for p in model.parameters()]).double().numpy()
+
+
+def test_counts_and_norms_of_all_parameters() -> None:
+    subject, model, _ = small()
+    w = theta(model)
+    assert len(w) == 43
+    assert read("param_count", subject) == 43
+    assert read("vcdim", subject) == pytest.approx(43 * math.log(43))
+    assert read("magnitude", subject) == pytest.approx(np.linalg.norm(w))
+    moved = w - theta(subject.initial_model)
+    assert read("frobenius_distance", subject) == pytest.approx(np.linalg.norm(moved))
+
+
+def test_norms_over_the_tenth_percentile_margin() -> None:
+    subject, model, inputs = small()
+    with torch.no_grad():
+        logits = model(inputs).double().numpy()
+    labels = subject.labels().numpy()
+    own = logits[np.arange(60), labels]
+    logits[np.arange(60), labels] = -np.inf
+    q = np.sort(own - logits.max(1))[60 // 10 - 1]
+    w = theta(model)
+    assert q < 0  # an untrained network: the sign is kept
+    assert read("inverse_margin_p10", subject) == pytest.approx(1 / q, rel=1e-5)
+    assert read("l2_over_margin_p10", subject) == pytest.approx(np.linalg.norm(w) / abs(q), rel=1e-5)
+    assert read("l1_over_margin_p10", subject) == pytest.approx(np.abs(w).sum() / abs(q), rel=1e-5)
+    assert read("margin_normalized_param_norm", subject) == read("l2_over_margin_p10", subject)
+
+
+def test_spectral_norms_of_flattened_kernels() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, 3, 3, bias=False), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(12, 2))
+    subject = genbench.Subject.from_module(model, data=(torch.randn(20, 2, 4, 4), torch.zeros(20)))
+    largest = [
+        np.linalg.svd(w.detach().double().numpy().reshape(len(w), -1), compute_uv=False)[0]
+        for w in (model[0].weight, model[3].weight)
+    ]
+    assert read("spectral_norm_per_layer", subject) == pytest.approx(np.mean(largest))
+    assert read("spec_sum", subject) == pytest.approx(np.sum(largest))
+    assert read("spec_prod", subject) == pytest.approx(np.log(largest).sum())
+    layers = read("spec_sum", subject).layers
+    assert layers == pytest.approx({"0.weight": largest[0], "3.weight": largest[1]})
+
+
+@pytest.mark.parametrize(("side", "grid"), [(3, 96), (5, 128)])
+def test_the_search_for_a_large_convolutions_norm_keeps_its_bound(monkeypatch, side, grid) -> None:
+    torch.manual_seed(0)
+    layer = nn.Conv2d(3, 4, side, bias=False)
+    weight = layer.weight.detach()
+    spectrum = np.fft.fft2(weight.double().numpy(), s=(grid, grid)).transpose(2, 3, 0, 1)
+    exact = np.linalg.svd(spectrum, compute_uv=False).max()
+    monkeypatch.setattr(spectral, "_EXACT_WORK", 0)
+    assert spectral._stride(weight[None], grid) > 1
+    found = spectral.spectral_norm(layer, weight, grid)
+    assert exact / 1.01 <= found <= exact * (1 + 1e-12)
+
+
+def per_example_gradients(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    rows = []
+    for x, y in zip(inputs, labels, strict=True):
+        gradient = torch.autograd.grad(cross_entropy(model(x[None]), y[None]), list(model.parameters()))
+        rows.append(torch.cat([g.flatten() for g in gradient]))
+    return torch.stack(rows).double()
+
+
+def test_fisher_rao_norm_from_gradients_of_single_examples() -> None:
+    subject, model, inputs = small()
+    products = per_example_gradients(model, inputs, subject.labels()).numpy() @ theta(model)
+    assert read("fisher_rao_norm", subject) == pytest.approx(np.sqrt(np.mean(products**2)), rel=1e-4)
+
+
+def flat_loss(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor):
+    names = [name for name, _ in model.named_parameters()]
+    shapes = [p.shape for p in model.parameters()]
+
+    def loss(vector: torch.Tensor) -> torch.Tensor:
+        pieces = vector.split([s.numel() for s in shapes])
+        state = {n: p.view(s) for n, p, s in zip(names, pieces, shapes, strict=True)}
+        return cross_entropy(torch.func.functional_call(model, state, (inputs,)), labels)
+
+    return loss
+
+
+def full_hessian(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> np.ndarray:
+    model = model.double()
+    vector = torch.cat([p.detach().flatten() for p in model.parameters()])
+    loss = flat_loss(model, inputs.double(), labels)
+    return torch.autograd.functional.hessian(loss, vector).numpy()
+
+
+def test_top_eigenvalue_and_trace_of_the_hessian() -> None:
+    subject, model, inputs = small()
+    hessian = full_hessian(model, inputs, subject.labels())
+    top = read("hessian_top_eigenvalue", subject)
+    assert top == pytest.approx(np.linalg.eigvalsh(hessian)[-1], rel=0.01)
+    trace = read("hessian_trace", subject)
+    assert trace == pytest.approx(np.trace(hessian), rel=1e-4)  # so small a network is summed up exactly
+
+
+@pytest.mark.parametrize(("width", "tolerance"), [(3, 1e-4), (600, 0.15)])
+def test_trace_of_logistic_regressions_hessian_in_closed_form(width, tolerance) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(width, 2)
+    inputs, labels = torch.randn(40, width), torch.arange(40) % 2
+    subject = genbench.Subject.from_module(model, data=(inputs, labels))
+    # Logistic regression: the Hessian is the mean of (diag p − p pᵀ) ⊗ (x, 1)(x, 1)ᵀ.
+    x = np.c_[inputs.double().numpy(), np.ones(40)]
+    p = torch.softmax(model(inputs), 1).detach().double().numpy()
+    trace = np.mean((p * (1 - p)).sum(1) * (x**2).sum(1))
+    found = read("hessian_trace", subject)
+    assert found == pytest.approx(trace, rel=tolerance)
+    if width > 3:  # too large to be summed up: Lanczos and random signs
+        assert 0 < found.standard_error <= 0.05 * found
+        assert found == pytest.approx(trace, abs=4 * found.standard_error)
+
+
+def mini_batches(subject: genbench.Subject) -> list[torch.Tensor]:
+    """The batches of the subject's seed: their rows are drawn by torch.randperm from the part's own seed."""
+    from genbench.keys import derive_seed
+    from genbench.subject.gradients import _batches
+
+    generator = torch.Generator().manual_seed(derive_seed(0, "part", "batch_gradients", {}))
+    return _batches(subject.m, generator)
+
+
+def test_gradient_statistics_of_mini_batches() -> None:
+    subject, model, inputs = small(m=320)
+    labels = subject.labels()
+    batches = mini_batches(subject)
+    assert [len(rows) for rows in batches] == [32] * 10
+    assert len(torch.cat(batches).unique()) == 320
+    gradients = torch.stack(
+        [per_example_gradients(model, inputs[rows], labels[rows]).mean(0) for rows in batches]
+    ).numpy()
+    variance = gradients.var(0)
+    assert read("gradient_norm", subject) == pytest.approx(np.linalg.norm(gradients, axis=1).mean(), rel=1e-4)
+    assert read("gradient_noise_final_var", subject) == pytest.approx(variance.mean(), rel=1e-4)
+    ratio = np.mean(variance / (gradients.mean(0) ** 2 + 1e-8))
+    assert read("gradient_noise_scale", subject) == pytest.approx(ratio, rel=1e-2)
+    assert read("flatness_proxy", subject) == pytest.approx((gradients**2).mean() + 1e-3, rel=1e-4)
+
+
+def test_sharpness_is_the_rise_after_one_step_uphill() -> None:
+    subject, model, inputs = small(m=320)
+    labels = subject.labels()
+    vector = torch.tensor(theta(model), dtype=torch.float32)
+    rises: dict[float, list[float]] = {}
+    for rows in mini_batches(subject):
+        loss = flat_loss(model, inputs[rows], labels[rows])
+        gradient = torch.func.grad(loss)(vector)
+        for radius in (0.05, 0.01, 10**-1.5, 0.1, 10**-0.5, 1.0):
+            moved = vector + radius * gradient / gradient.norm()
+            rises.setdefault(radius, []).append(float(loss(moved) - loss(vector)))
+    assert read("sharpness", subject) == pytest.approx(np.mean(rises.pop(0.05)), rel=1e-3)
+    steepest = max(np.mean(rise) / radius for radius, rise in rises.items())
+    assert read("adaptive_sharpness", subject) == pytest.approx(steepest, rel=1e-3)
+
+
+def test_input_gradients_of_a_linear_network_in_closed_form() -> None:
+    """dl/dx = Wᵀ(p − e_y)."""
+    torch.manual_seed(0)
+    model, inputs, labels = nn.Linear(5, 3), torch.randn(30, 5), torch.arange(30) % 3
+    subject = genbench.Subject.from_module(model, data=(inputs, labels))
+    with torch.no_grad():
+        error = model(inputs).softmax(1) - nn.functional.one_hot(labels, 3)
+        expected = (error @ model.weight).norm(dim=1).mean()
+    assert read("input_gradient_norm", subject) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_noise_on_the_weights_of_a_linear_loss_surface() -> None:
+    """Two equal logits and tiny noise: the loss rises by half the mean square of the logits' difference / 4.
+
+    With logits z and noise dz, log-sum-exp to second order: rise = ½ dzᵀ(diag p − p pᵀ)dz + a term linear in
+    dz whose mean is 0; for p = (½, ½) the first is (dz_1 − dz_2)²/8.
+    """
+    model = nn.Linear(1, 2, bias=False)
+    nn.init.constant_(model.weight, 1.0)
+    inputs, labels = torch.ones(40, 1), torch.arange(40) % 2  # the linear terms cancel over the labels
+    subject = genbench.Subject.from_module(model, data=(inputs, labels))
+    part = subject.weight_noise("magnitude")
+    scale = 0.05 * 1.001
+    increases = part["increases"].numpy()
+    assert len(increases) % GROUP == 0
+    # (dz_1 − dz_2) ~ N(0, 2 scale²), so the mean rise is 2·scale²/8 and its square chi-squared.
+    assert increases.mean() == pytest.approx(
+        scale**2 / 4, abs=5 * scale**2 / 4 * math.sqrt(2 / len(increases))
+    )
+    largest = increases.reshape(-1, GROUP).max(1)
+    assert read("sharpness_magflat", subject) == pytest.approx(largest.mean())
+    # std of the weight tensor is 0: noise in proportion to it does nothing
+    assert read("sharpness_magnitude", subject) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_noise_scales_with_the_parameters_size() -> None:
+    subject, model, _ = small()
+    plain = subject.weight_noise("tensor")["increases"].numpy().reshape(-1, GROUP).max(1).mean()
+    w, moved = theta(model), theta(model) - theta(subject.initial_model)
+    assert read("sharpness_magnitude", subject) == pytest.approx(plain * np.linalg.norm(w) / math.sqrt(43))
+    expected = plain * np.linalg.norm(moved) / math.sqrt(43)
+    assert read("sharpness_magnitude_init", subject) == pytest.approx(expected)
+
+
+def gaussian_divergence(mean: np.ndarray, spread: np.ndarray, prior: float) -> float:
+    """KL by torch's own Gaussians."""
+    from torch.distributions import Normal, kl_divergence
+
+    q = Normal(torch.tensor(mean), torch.tensor(spread))
+    return float(kl_divergence(q, Normal(torch.zeros(len(mean)).double(), prior)).sum())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("pac_bayes_bound", "isotropic"),
+        ("pac_bayes_magflat", "magnitude"),
+        ("pac_bayes_magnitude", "tensor"),
+        ("pac_bayes_magnitude_init", "tensor"),
+    ],
+)
+def test_pac_bayes_bounds_with_the_divergence_of_a_library(name, kind) -> None:
+    subject, model, _ = small()
+    w = theta(model)
+    tensor_spread = np.concatenate(
+        [np.full(p.numel(), 0.05 * p.detach().double().std().item()) for p in model.parameters()]
+    )
+    mean, prior = w, 0.1
+    if name == "pac_bayes_bound":
+        spread = np.full(43, 0.01)
+    elif name == "pac_bayes_magflat":
+        spread = 0.05 * (np.abs(w) + 1e-3)
+    else:
+        spread = tensor_spread
+        mean = w - theta(subject.initial_model) if name.endswith("init") else w
+        prior = np.linalg.norm(mean) / math.sqrt(43)
+    divergence = gaussian_divergence(mean, spread, prior)
+    error = float(subject.weight_noise(kind)["errors"].mean())
+    bound = error + math.sqrt((divergence + math.log(2 * math.sqrt(60) / 0.05)) / 120)
+    assert read(name, subject) == pytest.approx(bound, rel=1e-5)
+
+
+def test_gradient_noise_in_training_comes_from_the_trace() -> None:
+    _, model, inputs = small()
+    trace = {"loss": torch.ones(3), "gradient_variance": torch.tensor([1.0, 2.0, 6.0])}
+    subject = genbench.Subject.from_module(model, data=(inputs, torch.zeros(60)), trace=trace)
+    assert read("gradient_noise_var", subject) == 3.0
+    without = genbench.Subject.from_module(
+        model, data=(inputs, torch.zeros(60)), trace={"loss": torch.ones(3)}
+    )
+    with pytest.raises(genbench.NotApplicable, match="gradient_variance"):
+        read("gradient_noise_var", without)
+
+
+def test_sigma_says_so_where_noise_costs_nothing_or_everything() -> None:
+    torch.manual_seed(0)
+    inputs = torch.randn(50, 3)
+    constant = nn.Linear(3, 2)
+    nn.init.zeros_(constant.weight)
+    nn.init.constant_(constant.bias, 0.0)
+    labels = torch.arange(50) % 2
+    subject = genbench.Subject.from_module(constant, data=(inputs, labels))
+    with pytest.raises(genbench.NotApplicable, match="no tenth"):
+        subject.sigma()
+    fragile = nn.Linear(3, 2)
+    with torch.no_grad():
+        fragile.weight.mul_(1e-9)
+        fragile.bias.zero_()
+    fitted = genbench.Subject.from_module(fragile, data=(inputs, fragile(inputs).argmax(1)))
+    with pytest.raises(genbench.NotApplicable, match="even noise"):
+        fitted.sigma()

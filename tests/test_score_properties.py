@@ -1,0 +1,401 @@
+"""What every score must do whatever the table: invariances, and agreement with plain loops."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from genbench.scoring import (
+    Records,
+    add_combination,
+    cms,
+    conditional_independence,
+    granulated_kendall,
+    pgdl_score,
+    robust_sign_error,
+)
+from genbench.scoring.bootstrap import multiplicities
+from genbench.scoring.pairs import pairs_within
+
+SETTINGS = settings(deadline=None, max_examples=20)
+
+
+@st.composite
+def tables(draw: st.DrawFn, ties: bool = True) -> Records:
+    """Small populations, not all combos complete; with `ties`, readings and gaps repeat."""
+    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    sizes = draw(st.lists(st.integers(2, 3), min_size=2, max_size=3))
+    seeds = draw(st.integers(2, 4))
+    grid = np.array(list(itertools.product(*map(range, sizes), range(seeds))))
+    keep = generator.random(len(grid)) < draw(st.sampled_from([1.0, 0.85]))
+    keep[:4] = True
+    grid = grid[keep]
+    gap = 0.05 * grid[:, 0] + generator.uniform(0, 0.3, len(grid))
+    readings = np.exp(gap[:, None] * 5 + generator.normal(size=(len(grid), 2)))
+    if ties:
+        gap, readings = np.round(gap, 2), np.round(readings, 1) + 0.1
+    return Records(
+        hyperparameters=tuple(f"h{i}" for i in range(len(sizes))),
+        codes=grid[:, :-1],
+        levels=tuple(tuple(range(n)) for n in sizes),
+        seeds=grid[:, -1],
+        targets={"gap": gap},
+        measures=("a", "b"),
+        readings=readings,
+        test_error=np.round(gap, 3),
+        test_size=np.full(len(grid), 1000.0),
+    )
+
+
+def sign_error(records: Records, **options: object) -> pd.DataFrame:
+    return robust_sign_error(records, min_n_eff=1.0, resamples=0, **options)  # type: ignore[arg-type]
+
+
+def kendall(records: Records) -> pd.DataFrame:
+    return granulated_kendall(records, resamples=0)
+
+
+def independence(records: Records) -> pd.DataFrame:
+    return conditional_independence(records, resamples=0)
+
+
+def pgdl(records: Records) -> pd.DataFrame:
+    return pgdl_score(records, resamples=0)
+
+
+def spread(records: Records) -> pd.DataFrame:
+    return cms(records, group_by=("h0",), resamples=0)
+
+
+def alike(first: pd.DataFrame, second: pd.DataFrame) -> None:
+    key = ["measure", "target", "part", "statistic"]
+    a, b = (f.set_index(key)[["value", "count"]].sort_index() for f in (first, second))
+    assert list(a.index) == list(b.index)
+    np.testing.assert_allclose(a["value"], b["value"], atol=1e-9)
+    assert (a["count"] == b["count"]).all()
+
+
+@SETTINGS
+@given(tables(), st.sampled_from([np.log, np.sqrt, lambda c: 3 * c + 7, lambda c: c**3]))
+def test_increasing_transforms_change_no_ordering_score(records: Records, transform) -> None:
+    changed = replace(records, readings=transform(records.readings))
+    for score in (sign_error, kendall, independence):
+        alike(score(records), score(changed))
+
+
+@SETTINGS
+@given(tables(), st.floats(1e-3, 1e3))
+def test_scaling_changes_no_spread(records: Records, factor: float) -> None:
+    alike(spread(records), spread(replace(records, readings=records.readings * factor)))
+
+
+@SETTINGS
+@given(tables(ties=False))
+def test_the_other_sign_gives_one_minus_the_sign_error(records: Records) -> None:
+    turned = replace(records, readings=-records.readings)
+    there, back = (sign_error(t, noise_filter=False) for t in (records, turned))
+    means = there["statistic"].isin(["mean", "median"])
+    np.testing.assert_allclose(back.loc[means, "value"], 1 - there.loc[means, "value"], atol=1e-12)
+    assert np.allclose(
+        *(f.loc[f["statistic"].isin(["Psi", "psi", "tau"]), "value"] * s for f, s in (
+            (kendall(records), 1), (kendall(turned), -1)
+        ))
+    )  # fmt: skip
+
+
+@SETTINGS
+@given(tables(), st.randoms(use_true_random=False))
+def test_the_order_of_rows_does_not_matter(records: Records, random) -> None:
+    order = np.array(random.sample(range(len(records)), len(records)))
+    shuffled = replace(
+        records,
+        codes=records.codes[order],
+        seeds=records.seeds[order],
+        targets={"gap": records.targets["gap"][order]},
+        readings=records.readings[order],
+        test_error=records.test_error[order],
+        test_size=records.test_size[order],
+    )
+    for score in (sign_error, kendall, independence, pgdl, spread):
+        alike(score(records), score(shuffled))
+
+
+def sgn(x: float) -> int:
+    return int(x > 0) - int(x < 0)
+
+
+def chi_weight(difference: float, m: float) -> float:
+    chi = max(0.0, 1 - 2 * math.exp(-2 * m * (difference / 2) ** 2)) ** 2
+    return max(0.0, chi - 0.5)
+
+
+def loop_sign_errors(records: Records, reading: np.ndarray, w: np.ndarray) -> dict[tuple, float]:
+    """Sign-error of each environment with a positive weight, by a loop over pairs; w are multiplicities."""
+    sums: dict[tuple, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    gap = records.targets["gap"]
+    for i, j in itertools.combinations(range(len(records)), 2):
+        if (records.codes[i] != records.codes[j]).sum() == 1:
+            kappa = w[i] * w[j] * chi_weight(gap[i] - gap[j], records.test_size[i])
+            key = tuple(sorted((tuple(records.codes[i]), tuple(records.codes[j]))))
+            sums[key][0] += kappa
+            sums[key][1] += kappa * 0.5 * (1 - sgn(reading[i] - reading[j]) * sgn(gap[i] - gap[j]))
+    return {key: wrong / weight for key, (weight, wrong) in sums.items() if weight > 0}
+
+
+@SETTINGS
+@given(tables())
+def test_sign_error_is_what_a_loop_over_pairs_gives(records: Records) -> None:
+    found = sign_error(records).set_index(["measure", "part", "statistic"])["value"]
+    errors = list(loop_sign_errors(records, records.readings[:, 0], np.ones(len(records))).values())
+    if errors:
+        assert found["a", "all", "mean"] == pytest.approx(np.mean(errors), abs=1e-12)
+        assert found["a", "all", "max"] == pytest.approx(max(errors), abs=1e-12)
+        assert found["a", "all", "p90"] == pytest.approx(np.quantile(errors, 0.9), abs=1e-12)
+    else:
+        assert np.isnan(found["a", "all", "mean"])
+
+
+def loop_k(records: Records, reading: np.ndarray, w: np.ndarray) -> float:
+    """K by counting ordered pairs of distinct runs, each w_i·w_j times."""
+    gap, rows = records.targets["gap"], range(len(records))
+    values = []
+    for size in range(3):
+        for axes in itertools.combinations(range(records.codes.shape[1]), size):
+            joint: Counter = Counter()
+            for i, j in itertools.permutations(rows, 2):
+                group = (tuple(records.codes[i, list(axes)]), tuple(records.codes[j, list(axes)]))
+                joint[sgn(reading[i] - reading[j]), sgn(gap[i] - gap[j]), group] += w[i] * w[j]
+            total = sum(joint.values())
+            by_gap, by_measure, by_group = Counter(), Counter(), Counter()
+            for (c, g, u), n in joint.items():
+                by_gap[g, u] += n
+                by_measure[c, u] += n
+                by_group[u] += n
+            entropy = -sum(n / total * math.log(n / by_group[u]) for (_, u), n in by_gap.items() if n)
+            information = sum(
+                n / total * math.log(n * by_group[u] / (by_measure[c, u] * by_gap[g, u]))
+                for (c, g, u), n in joint.items()
+                if n
+            )
+            if entropy > 1e-12:
+                values.append(information / entropy)
+    return min(values)
+
+
+@settings(deadline=None, max_examples=6)
+@given(tables())
+def test_k_is_what_counting_pairs_gives(records: Records) -> None:
+    found = conditional_independence(records, resamples=0).set_index(["measure", "statistic", "part"])
+    expected = loop_k(records, records.readings[:, 0], np.ones(len(records)))
+    assert found.loc[("a", "K", "all"), "value"] == pytest.approx(expected, abs=1e-9)
+
+
+def loop_psi(records: Records, reading: np.ndarray, axis: int, w: np.ndarray) -> float:
+    """psi of one axis; a pair weighs w_i·w_j over the number of pairs of its group."""
+    groups = defaultdict(list)
+    for row in range(len(records)):
+        others = (*np.delete(records.codes[row], axis), records.seeds[row])
+        groups[others].append(row)
+    above = below = 0.0
+    gap = records.targets["gap"]
+    for members in groups.values():
+        pairs = list(itertools.combinations(members, 2))
+        for i, j in pairs:
+            above += w[i] * w[j] * sgn(reading[i] - reading[j]) * sgn(gap[i] - gap[j]) / len(pairs)
+            below += w[i] * w[j] / len(pairs)
+    return above / below if below else math.nan
+
+
+@pytest.fixture(scope="module")
+def small() -> Records:
+    generator = np.random.default_rng(5)
+    grid = np.array(list(itertools.product(range(2), range(2), range(2), range(4))))
+    gap = 0.1 * grid[:, 0] + generator.uniform(0, 0.2, len(grid))
+    return Records(
+        hyperparameters=("lr", "depth", "width"),
+        codes=grid[:, :3],
+        levels=((0, 1), (0, 1), (0, 1)),
+        seeds=grid[:, 3],
+        targets={"gap": gap},
+        measures=("a",),
+        readings=np.exp(3 * gap + generator.normal(size=len(grid)))[:, None],
+        test_error=np.round(gap, 2),
+        test_size=np.full(len(grid), 1000.0),
+    )
+
+
+def test_multiplicities_keep_the_size_of_every_combo(small: Records) -> None:
+    drawn = multiplicities(small, 200, seed=1)
+    for combo in range(8):
+        assert (drawn[:, small.combo == combo].sum(axis=1) == 4).all()
+    # Drawn with replacement: a run is missing with probability (3/4)^4.
+    assert (drawn == 0).mean() == pytest.approx(0.75**4, abs=0.03)
+    assert drawn.mean(axis=0) == pytest.approx(1, abs=0.3)
+
+
+@pytest.mark.parametrize("score", ["sign_error", "K", "psi", "pgdl", "cms"])
+def test_intervals_are_quantiles_of_loops_over_resampled_runs(small: Records, score: str) -> None:
+    """Every resample scored by a plain loop over weighted pairs, then the 2.5th and 97.5th percentile."""
+    resamples = 20
+    drawn = multiplicities(small, resamples, seed=0)
+    reading = small.readings[:, 0]
+    if score == "sign_error":
+        table = robust_sign_error(small, min_n_eff=1.0, resamples=resamples)
+        kept = loop_sign_errors(small, reading, np.ones(len(small)))
+        values = [
+            np.mean([e for key, e in loop_sign_errors(small, reading, w).items() if key in kept])
+            for w in drawn
+        ]
+        row = table[(table["part"] == "all") & (table["statistic"] == "mean")]
+    elif score == "K":
+        table = conditional_independence(small, resamples=resamples)
+        values = [loop_k(small, reading, w) for w in drawn]
+        row = table[table["statistic"] == "K"]
+    elif score == "psi":
+        table = granulated_kendall(small, resamples=resamples)
+        values = [loop_psi(small, reading, 1, w) for w in drawn]
+        row = table[(table["part"] == "depth") & (table["statistic"] == "psi")]
+    elif score == "pgdl":
+        table = pgdl_score(small, resamples=resamples)
+        values = [repeated_score(pgdl_score, small, w, "pgdl") for w in drawn]
+        row = table[table["statistic"] == "pgdl"]
+    else:
+        table = cms(small, deltas=[0.05], resamples=resamples)
+        values = [loop_cms(small, reading, 0.05, w) for w in drawn]
+        row = table[(table["part"] == "delta=0.05") & (table["statistic"] == "CMS")]
+    low, high = np.quantile(values, [0.025, 0.975])
+    assert row["resamples"].item() == resamples
+    assert row["low"].item() == pytest.approx(low, abs=1e-6)
+    assert row["high"].item() == pytest.approx(high, abs=1e-6)
+
+
+def repeated_score(score, records: Records, w: np.ndarray, statistic: str) -> float:
+    """The score of a table in which rows really are repeated; for scores of means over seeds."""
+    rows = np.repeat(np.arange(len(records)), w.astype(int))
+    table = replace(
+        records,
+        codes=records.codes[rows],
+        seeds=np.arange(len(rows)),
+        targets={"gap": records.targets["gap"][rows]},
+        readings=records.readings[rows],
+        test_error=records.test_error[rows],
+        test_size=records.test_size[rows],
+    )
+    frame = score(table, resamples=0)
+    return float(frame.loc[frame["statistic"] == statistic, "value"].item())
+
+
+def loop_cms(records: Records, reading: np.ndarray, delta: float, w: np.ndarray) -> float:
+    spreads: list[float] = []
+    for i, j in itertools.combinations(range(len(records)), 2):
+        if round(abs(records.test_error[i] - records.test_error[j]) * 1000) <= delta * 1000:
+            spreads += [abs(math.log(reading[i]) - math.log(reading[j]))] * int(w[i] * w[j])
+    return float(np.median(spreads))
+
+
+@given(st.lists(st.integers(0, 4), max_size=30))
+def test_pairs_within_are_all_pairs_of_equal_labels(labels: list[int]) -> None:
+    first, second = pairs_within(labels)
+    found = sorted(tuple(sorted(p)) for p in zip(first.tolist(), second.tolist(), strict=True))
+    pairs = itertools.combinations(range(len(labels)), 2)
+    assert found == [(i, j) for i, j in pairs if labels[i] == labels[j]]
+
+
+# -- missing readings, orientation, logarithms, combinations ------------------------------------------
+
+
+def test_a_missing_reading_drops_its_row_for_its_measure_alone(small: Records) -> None:
+    both = replace(small, measures=("a", "b"), readings=np.column_stack([small.readings, small.readings]))
+    both.readings[3, 1] = np.nan
+    keep = np.arange(len(small)) != 3
+    for score in (sign_error, kendall, independence, pgdl):
+        found = score(both).set_index(["measure", "part", "statistic"])
+        alone = score(small).set_index(["measure", "part", "statistic"])
+        without = score(small.take(keep)).set_index(["measure", "part", "statistic"])
+        for _, part, statistic in alone.index:
+            a, b = (found.loc[(name, part, statistic)] for name in ("a", "b"))
+            np.testing.assert_equal(a["value"], alone.loc[("a", part, statistic), "value"])
+            np.testing.assert_equal(b["value"], without.loc[("a", part, statistic), "value"])
+            assert b["dropped"] == 1
+
+
+def test_a_reading_that_is_not_positive_has_no_cms_and_says_so(small: Records) -> None:
+    negative = replace(small, measures=("a", "log_a"), logarithms=frozenset({"log_a"}),
+                       readings=np.column_stack([small.readings - 2, np.log(small.readings)]))  # fmt: skip
+    found = cms(negative, deltas=[0.05], resamples=0).set_index(["measure", "part", "statistic"])
+    assert np.isnan(found.loc[("a", "delta=0.05", "CMS"), "value"])
+    assert found.loc[("a", "delta=0.05", "CMS"), "note"] == "undefined: a reading is not positive"
+    expected = loop_cms(small, small.readings[:, 0], 0.05, np.ones(len(small)))
+    assert found.loc[("log_a", "delta=0.05", "CMS"), "value"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_errors_that_are_exactly_delta_apart_are_close() -> None:
+    """0.30 − 0.29 is more than 0.01 in floating point; in images of 100 it is one."""
+    records = Records(
+        hyperparameters=("h",), codes=np.array([[0], [1], [0], [1]]), levels=((0, 1),),
+        seeds=np.array([0, 0, 1, 1]), targets={"gap": np.array([0.1, 0.2, 0.3, 0.4])}, measures=("a",),
+        readings=np.array([[1.0], [2.0], [8.0], [64.0]]), test_error=np.array([0.29, 0.30, 0.5, 0.9]),
+        test_size=np.full(4, 100.0),
+    )  # fmt: skip
+    assert 0.30 - 0.29 > 0.01
+    row = cms(records, deltas=[0.01], resamples=0).set_index(["part", "statistic"]).loc["delta=0.01"]
+    assert row.loc["CMS", "value"] == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize(
+    ("errors", "missing"), [([0.1, 0.1, 0.5, 0.9], "CMS_inter"), ([0.1, 0.5, 0.1, 0.9], "CMS_seed")]
+)
+def test_ecms_is_undefined_without_pairs_of_either_kind(errors: list[float], missing: str) -> None:
+    records = Records(
+        hyperparameters=("h",), codes=np.array([[0], [0], [1], [1]]), levels=((0, 1),),
+        seeds=np.array([0, 1, 0, 1]), targets={"gap": np.array([0.1, 0.2, 0.3, 0.4])}, measures=("a",),
+        readings=np.array([[1.0], [2.0], [8.0], [64.0]]), test_error=np.array(errors),
+    )  # fmt: skip
+    found = cms(records, deltas=[0.01], resamples=20).set_index(["part", "statistic"]).loc["delta=0.01"]
+    assert np.isfinite(found.loc["CMS", "value"])
+    assert np.isnan(found.loc[missing, "value"])
+    assert np.isnan(found.loc["eCMS", "value"])
+    assert (found.loc["eCMS", "count"], found.loc["eCMS", "available"]) == (0, 1)
+
+
+READINGS = np.array([[1.0, 10.0], [2.0, 40.0], [3.0, 30.0], [3.0, 20.0]])
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("avg", [5.5, 21.0, 16.5, 11.5]),
+        ("prod", [10.0, 80.0, 90.0, 60.0]),
+        ("prod+avg", [15.5, 101.0, 106.5, 71.5]),
+        ("avg_rank", [1.0, 3.0, 3.25, 2.75]),
+    ],
+)
+def test_combinations(small: Records, method: str, expected: list[float]) -> None:
+    records = replace(small.take(np.arange(len(small)) < 4), measures=("x", "y"), readings=READINGS)
+    combined = add_combination(records, method, ["x", "y"])
+    assert combined.measures[-1] == f"{method}(x,y)"
+    np.testing.assert_allclose(combined.readings[:, -1], expected)
+
+
+def test_principal_components_against_scikit_learn(small: Records) -> None:
+    from sklearn.decomposition import PCA
+
+    generator = np.random.default_rng(2)
+    common = generator.normal(size=(len(small), 1))
+    readings = common * [1.0, 2.0, 0.5] + 0.3 * generator.normal(size=(len(small), 3))
+    records = replace(small, measures=("x", "y", "z"), readings=readings)
+    standard = (readings - readings.mean(axis=0)) / readings.std(axis=0)
+    for method, data in (("pca", readings), ("npca", standard)):
+        ours = add_combination(records, method, ["x", "y", "z"]).readings[:, -1]
+        theirs = PCA(1).fit_transform(data)[:, 0]
+        np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=1e-9)
+        # All three rise with the common cause, so the combination must.
+        assert np.corrcoef(ours, common[:, 0])[0, 1] > 0.9
