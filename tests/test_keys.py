@@ -26,8 +26,8 @@ def test_a_key_is_the_sha256_of_this_text() -> None:
 def test_keys_of_the_digits_suite_are_pinned() -> None:
     """If this fails, every stored result in the world is orphaned: raise a version and say so."""
     plan = make_plan(load_suite("digits"), find_measure("path_norm"))
-    first = plan.population.subjects[0]
-    assert plan.population.training_data.key == PINNED["training_data"]
+    first = plan.evidence.subjects[0]
+    assert plan.evidence.training_data.key == PINNED["training_data"]
     assert first.network.key == PINNED["network"]
     assert first.evidence.key == PINNED["evidence"]
     assert plan.readings["path_norm", first.label].key == PINNED["reading"]
@@ -78,5 +78,5 @@ PINNED = {
     "training_data": "a01591893b49c615c079ba1aa2c076b3452905977cd1ed9b14f5632fb67b7654",
     "network": "b8331e44b6fea94049fbe93df4ba68e71ec53c11eb96948e85ee8d768f589faf",
     "evidence": "c6ed5aef9a6b17c61736a91b6e68254f0dcb8b877c0dfe421b86d650d9d84992",
-    "reading": "d3c5abd795437b4ff955650a852c4780f40dca9773c6a6df004ead4b033ef220",
+    "reading": "0f903b6bbd1b35d1d3ab66dce178f8279ba9653cf6d2ff2a69f12331e3fdb219",
 }

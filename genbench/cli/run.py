@@ -63,6 +63,10 @@ def execution_options(function: F) -> F:
     "--records", type=click.Path(path_type=Path), metavar="DIR",
     help="Write a result record of every measure, as leaderboards keep them.",
 )  # fmt: skip
+@click.option(
+    "--table", type=click.Path(path_type=Path), metavar="FILE.csv",
+    help="Where the record table of a population goes.  [default: into the store]",
+)  # fmt: skip
 @common_options
 def run(
     choice: SuiteChoice,
@@ -75,6 +79,7 @@ def run(
     executor: str,
     report: Path | None,
     records: Path | None,
+    table: Path | None,
     as_json: bool,
 ) -> int:
     """Score measures against held-out truth.
@@ -83,13 +88,16 @@ def run(
     The same command goes on after an interruption; finished work is never done twice.
     """
     from genbench.engine.guard import Limits
+    from genbench.population.table import check_table_path, default_table
     from genbench.report.progress import make_progress
     from genbench.report.run_page import check_page_path, default_page, write_run_page
-    from genbench.report.runs import run_record, show_run
+    from genbench.report.runs import run_record, score_population, show_run
     from genbench.runs import execute, require_ready
 
     if report is not None:
         check_page_path(report)
+    if table is not None:
+        check_table_path(table)
     plan_ = _plan(choice, specs, all_measures, store)
     limits = Limits(timeout, parse_memory(memory))
     require_ready(plan_, executor)
@@ -100,12 +108,13 @@ def run(
 
         write_records(found, records)
     page = report or default_page(store, plan_.suite)
+    scores = score_population(found, table or default_table(store, plan_.suite))
     # The numbers first: drawing the page takes a second or two.
     if not as_json:
-        show_run(found)
+        show_run(found, scores)
     write_run_page(found, page)
     if as_json:
-        print_json({**run_record(found), "report": str(page)})
+        print_json({**run_record(found, scores), "report": str(page)})
     else:
         click.echo(f"report: {page}")
     return 0 if found.sound else 1

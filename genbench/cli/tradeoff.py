@@ -98,6 +98,8 @@ def _cube_in(path: Path) -> dict[str, xr.Dataset]:
 
 def show(results: dict[str, TradeOff]) -> None:
     """The paper's table (004 Tables 2 and 3): one row per bound, one column per family."""
+    from genbench.report.cubes import short_count
+
     rows: dict[str, dict[str, Any]] = {}
     for family, result in results.items():
         cells = {
@@ -105,7 +107,7 @@ def show(results: dict[str, TradeOff]) -> None:
             "diversity bound": f"{result.diversity_bound:.3f}",
             "SSIM (lower bound)": f"{result.ssim:.3f}",
             "zero-shot (upper bound)": f"{result.zero_shot:.3f}",
-            "model size": _size(result.model_size),
+            "model size": short_count(result.model_size),
             "objective": f"{result.objective:.6f}",
             "gap to brute force": f"{result.gap:+.1e}",
             "solver": result.solver,
@@ -121,13 +123,6 @@ def show(results: dict[str, TradeOff]) -> None:
             click.echo(f"{family}: solved with SciPy, because {result.reason}", err=True)
         if not result.certified:
             click.echo(f"{family}: not certified, a scan found {result.scanned:.6f}; do not use it", err=True)
-
-
-def _size(weights: float) -> str:
-    for unit, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if weights >= scale:
-            return f"{weights / scale:.3g}{unit}"
-    return f"{weights:.0f}"
 
 
 def _weights(text: str) -> tuple[float, float, float]:

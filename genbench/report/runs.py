@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,16 +19,51 @@ from genbench.scoring.practical import PracticalScore
 from genbench.scoring.sign_error import SignError
 from genbench.testbed.plan import TestbedPlan
 
-__all__ = ["measure_record", "run_record", "show_run"]
+if TYPE_CHECKING:
+    from genbench.scoring.board import Board
+
+__all__ = ["PopulationScores", "measure_record", "run_record", "score_population", "show_run"]
 
 _QUICK = "quick run: a small subset, not comparable with full results"
+_MOST_READINGS = 60
+"""Networks whose readings are listed one by one; more are in the record table."""
 
 
-def show_run(report: RunReport) -> None:
+@dataclass(frozen=True)
+class PopulationScores:
+    """The record table of a population and every score of it."""
+
+    table: Path
+    board: Board | None
+    not_scored: str = ""
+    """Why there are no scores."""
+
+
+def score_population(report: RunReport, table: Path) -> PopulationScores | None:
+    """Write the record table of a population and score it as `genbench score` does; None for a testbed."""
+    from genbench.population.table import has_seeds, write_table
+
+    if report.families:
+        return None
+    write_table(report, table)
+    if not has_seeds(report):
+        return PopulationScores(table, None, "every network has the same seed; the scores need several")
+    from genbench.errors import UserError
+    from genbench.scoring.board import score_table
+    from genbench.scoring.tables import read_records
+
+    known = {m.measure.name: m.measure for m in report.measures}
+    try:
+        return PopulationScores(table, score_table(read_records(table, known_measures=known)))
+    except UserError as problem:
+        return PopulationScores(table, None, str(problem))
+
+
+def show_run(report: RunReport, scores: PopulationScores | None = None) -> None:
     """Print the readings of the measures asked for, then every measure's score."""
     asked = [m for m in report.measures if m.measure.name in report.plan.asked]
     testbed = bool(report.families)
-    if len(asked) <= 3:
+    if len(asked) <= 3 and len(report.plan.evidence.subjects) <= _MOST_READINGS:
         for measure in asked:
             (show_practical_readings if testbed else _show_readings)(report, measure)
     else:
@@ -37,6 +73,8 @@ def show_run(report: RunReport) -> None:
         show_practical_scores(report, marks, {m.measure.name: _counts(m) for m in report.measures})
     else:
         _show_scores(report)
+    if scores is not None:
+        _show_population(scores)
     if report.plan.suite.quick:
         click.echo(_QUICK)
     click.echo(f"store: {report.store}")
@@ -97,6 +135,20 @@ def _show_scores(report: RunReport) -> None:
     )
 
 
+def _show_population(scores: PopulationScores) -> None:
+    if scores.board is not None:
+        from genbench.report.score_tables import score_tables
+
+        for found in score_tables(scores.board):
+            right = [c for c in found.columns if c not in ("measure", "fails worst at", "")]
+            print_table(found.columns, found.rows, title=found.title, right=right)
+        for name, reason in scores.board.skipped.items():
+            click.echo(f"{name}: skipped, {reason}", err=True)
+    else:
+        click.echo(f"no scores of the papers: {scores.not_scored}", err=True)
+    click.echo(f"table: {scores.table}")
+
+
 def _mark(report: RunReport, measure: MeasureReport) -> str:
     """On a terminal, points at what was asked for where other measures stand beside it."""
     everything = len(report.plan.asked) == len(report.measures)
@@ -122,7 +174,7 @@ def _seconds(measure: MeasureReport) -> float:
     return sum(o.cost.seconds + o.cost.shared_seconds for o in measure.outcomes.values())
 
 
-def run_record(report: RunReport) -> dict[str, Any]:
+def run_record(report: RunReport, scores: PopulationScores | None = None) -> dict[str, Any]:
     """The run as JSON values."""
     suite = report.plan.suite
     return {
@@ -136,6 +188,19 @@ def run_record(report: RunReport) -> dict[str, Any]:
         "trade_off": {name: family.trade_off for name, family in report.families.items()},
         "asked": sorted(report.plan.asked),
         "measures": [measure_record(measure) for measure in report.measures],
+        **({} if scores is None else _population_record(scores)),
+    }
+
+
+def _population_record(scores: PopulationScores) -> dict[str, Any]:
+    found = None if scores.board is None else scores.board.scores
+    # Missing numbers are null, as in `genbench score --json`.
+    plain = None if found is None else found.astype(object).where(found.notna(), None).to_dict("records")
+    return {
+        "table": str(scores.table),
+        "scores": plain,
+        "skipped": {} if scores.board is None else scores.board.skipped,
+        "not_scored": scores.not_scored or None,
     }
 
 
