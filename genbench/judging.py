@@ -10,6 +10,7 @@ from genbench.engine.cells import Outcome, Status
 from genbench.engine.store import Store
 from genbench.errors import UserError
 from genbench.keys import derive_seed
+from genbench.population.block_plan import BlockPlan
 from genbench.population.plan import PopulationPlan
 from genbench.runs import FamilyEvidence, MeasureReport, Plan, RunReport
 from genbench.scoring.sign_error import SignError
@@ -110,10 +111,10 @@ def _population_report(
     found: dict[str, dict[str, Any]] = {}
     for subject in evidence.subjects:
         assert subject.evidence is not None
-        found[subject.label] = {
-            **outcomes[subject.network.key].result,
-            **outcomes[subject.evidence.key].result,
-        }
+        judged = outcomes[subject.evidence.key].result
+        if isinstance(evidence, BlockPlan) and "networks" in judged:
+            judged = judged["networks"][evidence.places[subject.label]]
+        found[subject.label] = {**outcomes[subject.network.key].result, **judged}
     reports = [
         MeasureReport(
             entry.item,
@@ -137,7 +138,6 @@ def _gap_score(
     outcomes: Mapping[str, Outcome],
 ) -> SignError | None:
     import numpy as np
-    from safetensors.numpy import load_file
 
     from genbench.scoring import bootstrap_sign_error
 
@@ -146,15 +146,32 @@ def _gap_score(
         for subject in evidence.subjects
         if subject.evidence is not None
         and outcomes[subject.evidence.key].status is Status.OK
-        and found[subject.label]["converged"]
+        and found[subject.label].get("converged")
     ]
     if len(judged) < 2:
         return None
-    files = [load_file(store.folder(cell.key) / "evidence.safetensors") for _, cell in judged]
+    files = _evidence_files(store, {cell.key for _, cell in judged})
+    labels = files[judged[0][1].key]["labels"]
+    if any(not np.array_equal(file["labels"], labels) for file in files.values()):
+        # Networks judged on different images: the scores of the record table compare them, this one cannot.
+        return None
+    right = [
+        files[cell.key]["right"][evidence.places[label]]
+        if isinstance(evidence, BlockPlan)
+        else files[cell.key]["right"]
+        for label, cell in judged
+    ]
     return bootstrap_sign_error(
         [values[label] for label, _ in judged],
         [found[label]["train_accuracy"] for label, _ in judged],
-        np.stack([file["right"] for file in files]),
-        files[0]["labels"],
+        np.stack(right),
+        labels,
         seed=derive_seed(plan.suite.name, "bootstrap") % 2**32,
     )
+
+
+def _evidence_files(store: Store, keys: set[str]) -> dict[str, dict[str, Any]]:
+    """What each evidence cell stored, by key: a block's is read once for all its networks."""
+    from safetensors.numpy import load_file
+
+    return {key: load_file(store.folder(key) / "evidence.safetensors") for key in sorted(keys)}

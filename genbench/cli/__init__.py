@@ -25,6 +25,8 @@ _COMMANDS = {
     "backbones": "genbench.cli.listings:backbones",
     "datasets": "genbench.cli.listings:datasets",
     "plugins": "genbench.cli.listings:plugins",
+    "leaderboard": "genbench.cli.leaderboard:leaderboard",
+    "schema": "genbench.cli.schema:schema",
     "check": "genbench.cli.author:check",
     "new": "genbench.cli.author:new",
     "doctor": "genbench.cli.doctor:doctor",

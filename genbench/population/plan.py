@@ -36,6 +36,10 @@ class PopulationPlan:
 
 def plan_population(suite: PopulationSuite) -> PopulationPlan:
     """The cells of `suite`; everything that determines a result is in its key."""
+    if suite.stacked:
+        from genbench.population.block_plan import plan_blocks
+
+        return plan_blocks(suite)
     dataset = load_registry().get("datasets", suite.data["dataset"]).item
     # `quick` is in the first key, and keys contain their parents': quick cells are never full ones.
     common = {"step": _VERSION, "dataset": dataset.name, "dataset_version": dataset.version}

@@ -13,23 +13,37 @@ from genbench.suites.fields import (
     NOT_NEGATIVE,
     POSITIVE,
     TEXT,
+    Field,
     check,
     check_table,
     choice,
+    distinct,
     integer,
     known_keys,
     number,
+    optional,
     table,
 )
 from genbench.suites.suite import Suite
 
-__all__ = ["PopulationSuite", "read_population"]
+__all__ = ["CORRUPTION_NAMES", "PopulationSuite", "read_population"]
 
+CORRUPTION_NAMES = (
+    "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "motion_blur", "fog", "brightness",
+    "contrast", "pixelate", "jpeg", "elastic",
+)  # fmt: skip
+"""Those of `genbench.data.corruptions`, which imports torch; a test compares the two."""
+
+_SHARE = number("a number in [0, 1]", lambda v: 0 <= v <= 1)
+_BELOW_ONE = number("a number in [0, 1)", lambda v: 0 <= v < 1)
+_SEVERITY = Field("an integer from 1 to 5", lambda v: type(v) is int and 1 <= v <= 5)
+
+# One network per cell: every key but those of [data] is in exactly one of [train] and [grid].
 _DATA = {"dataset": TEXT, "train_size": integer(10), "seed": integer(0)}
 _TRAIN = {
     "architecture": choice("nin"),
     "optimizer": choice("sgd", "adam"),
-    "momentum": number("a number in [0, 1)", lambda v: 0 <= v < 1),
+    "momentum": _BELOW_ONE,
     "weight_decay": NOT_NEGATIVE,
     "batch_size": integer(1),
     "stop_cross_entropy": POSITIVE,
@@ -40,6 +54,38 @@ _TRAIN = {
     "seed": integer(0),
 }
 
+# Stacked networks: what a network is trained on may be in the grid too.
+_STACKED_DATA = {
+    "seed": integer(0),
+    "heldout_size": optional(integer(10)),
+    "corruptions": optional(distinct(choice(*CORRUPTION_NAMES), "the name of a corruption")),
+    "severities": optional(distinct(_SEVERITY, "an integer from 1 to 5")),
+    "shifted_images": optional(integer(10)),
+}
+_STACKED_DATA_AXES = {
+    "dataset": TEXT,
+    "train_size": integer(10),
+    "label_noise": optional(_SHARE),
+    "heldout_domain": optional(TEXT),
+}
+_STACKED_TRAIN = {
+    **_TRAIN,
+    "architecture": choice("nin", "fcn", "resnet"),
+    "optimizer": choice("sgd", "adam", "rmsprop"),
+    "stop": optional(choice("cross_entropy", "accuracy", "epochs")),
+    "schedule": optional(choice("constant", "cosine")),
+    "dropout": optional(_BELOW_ONE),
+    "adaptive_rate": optional(POSITIVE),
+}
+_DEFAULTS = {
+    "label_noise": 0.0,
+    "heldout_domain": "",
+    "stop": "cross_entropy",
+    "schedule": "constant",
+    "dropout": 0.0,
+    "adaptive_rate": 1.0,
+}
+
 
 @dataclass(frozen=True)
 class PopulationSuite(Suite):
@@ -48,12 +94,19 @@ class PopulationSuite(Suite):
     data: Mapping[str, Any] = field(default_factory=dict)
     train: Mapping[str, Any] = field(default_factory=dict)
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    stacked: bool = False
+    """Whether many networks are trained at once; `train.stacked = true`."""
 
     def points(self) -> list[dict[str, Any]]:
         """Every combination of the grid's values, in order: one network each."""
         return [
             dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())
         ]
+
+    def settings(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Everything about the network at a point of a stacked suite, defaults included."""
+        given = {**_DEFAULTS, **self.data, **self.train, **point}
+        return {name: given[name] for name in (*_STACKED_DATA_AXES, *_STACKED_TRAIN)}
 
     @property
     def networks(self) -> int:
@@ -63,27 +116,60 @@ class PopulationSuite(Suite):
 
 def read_population(path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> PopulationSuite:
     """Check the tables [data], [train] and [grid]."""
-    data = table(path, content, "data")
-    known_keys(path, "data", data, _DATA)
-    check_table(path, "data", data, _DATA)
-    train, grid = table(path, content, "train"), table(path, content, "grid")
-    known_keys(path, "train", train, _TRAIN)
-    known_keys(path, "grid", grid, _TRAIN)
-    for name, field_ in _TRAIN.items():
-        if (name in train) == (name in grid):
-            found = "both" if name in train else "neither"
-            raise UserError(
-                f"{path}: {name!r} must be in exactly one of [train] (one value) and [grid] (a list), "
-                f"found in {found}"
-            )
-        if name in train:
-            check(path, f"train.{name}", train[name], field_)
-        else:
-            values = grid[name]
-            if not isinstance(values, list) or not values or len(set(map(str, values))) < len(values):
-                raise UserError(f"{path}: grid.{name} = {values!r}, expected a list of distinct values")
-            for value in values:
-                check(path, f"grid.{name}", value, field_)
+    data, train, grid = (table(path, content, name) for name in ("data", "train", "grid"))
+    stacked = train.get("stacked", False)
+    if not isinstance(stacked, bool):
+        raise UserError(f"{path}: train.stacked = {stacked!r}, expected true or false")
+    train = {name: value for name, value in train.items() if name != "stacked"}
+    if stacked:
+        known_keys(path, "data", data, [*_STACKED_DATA, *_STACKED_DATA_AXES])
+        check_table(path, "data", data, _STACKED_DATA)
+        known_keys(path, "train", train, [*_STACKED_TRAIN, "stacked"])
+        known_keys(path, "grid", grid, [*_STACKED_DATA_AXES, *_STACKED_TRAIN])
+        _check_axes(path, "data", data, grid, _STACKED_DATA_AXES)
+        _check_axes(path, "train", train, grid, _STACKED_TRAIN)
+        _check_shifts(path, data)
+    else:
+        known_keys(path, "data", data, _DATA)
+        check_table(path, "data", data, _DATA)
+        known_keys(path, "train", train, [*_TRAIN, "stacked"])
+        known_keys(path, "grid", grid, _TRAIN)
+        _check_axes(path, "train", train, grid, _TRAIN)
     return PopulationSuite(
-        **common, data=data, train=train, grid={name: tuple(values) for name, values in grid.items()}
+        **common,
+        data=data,
+        train=train,
+        grid={name: tuple(values) for name, values in grid.items()},
+        stacked=stacked,
     )
+
+
+def _check_axes(
+    path: Path, name: str, found: Mapping[str, Any], grid: Mapping[str, Any], axes: Mapping[str, Field]
+) -> None:
+    """Every axis is one value in the table `name` or a list in [grid]; an optional one may be in neither."""
+    for axis, field_ in axes.items():
+        if axis not in found and axis not in grid and not field_.required:
+            continue
+        if (axis in found) == (axis in grid):
+            where = "both" if axis in found else "neither"
+            raise UserError(
+                f"{path}: {axis!r} must be in exactly one of [{name}] (one value) and [grid] (a list), "
+                f"found in {where}"
+            )
+        if axis in found:
+            check(path, f"{name}.{axis}", found[axis], field_)
+            continue
+        values = grid[axis]
+        if not isinstance(values, list) or not values or len(set(map(str, values))) < len(values):
+            raise UserError(f"{path}: grid.{axis} = {values!r}, expected a list of distinct values")
+        for value in values:
+            check(path, f"grid.{axis}", value, field_)
+
+
+def _check_shifts(path: Path, data: Mapping[str, Any]) -> None:
+    for name in ("severities", "shifted_images"):
+        if name in data and "corruptions" not in data:
+            raise UserError(
+                f"{path}: data.{name} says how images are corrupted, but there is no data.corruptions"
+            )

@@ -1,0 +1,150 @@
+"""The board of one suite: its records, ranked, with measures that the evidence cannot tell apart tied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from genbench import __version__
+from genbench.leaderboard.evidence import SuiteEvidence, suite_evidence
+from genbench.leaderboard.trust import Trust, read_trust, trust_of
+from genbench.leaderboard.validate import read_records, record_files
+
+if TYPE_CHECKING:
+    from genbench.scoring.practical import PracticalScore
+
+__all__ = ["Board", "Row", "board_document", "read_boards"]
+
+_DIGITS = 6
+"""Behind the point: what another machine's BLAS leaves alone."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure on a board."""
+
+    record: Mapping[str, Any]
+    score: PracticalScore | None
+    rank: int | None
+    tied: list[str]
+    """Other measures that the evidence cannot tell from this one."""
+    trust: Trust
+
+    @property
+    def name(self) -> str:
+        """Of the measure."""
+        return str(self.record["measure"]["name"])
+
+    @property
+    def baseline(self) -> bool:
+        """Whether it is an anchor of the table, which is always shown."""
+        built_in = self.record["plugin"]["kind"] == "built-in"
+        return built_in and self.record["measure"]["category"] == "baseline"
+
+    @property
+    def seconds(self) -> float:
+        """Time of all its readings, shared parts included."""
+        return float(self.record["cost"]["seconds"] + self.record["cost"]["shared_seconds"])
+
+
+@dataclass(frozen=True)
+class Board:
+    """All rows of one suite, best first."""
+
+    evidence: SuiteEvidence
+    rows: list[Row]
+
+    @property
+    def name(self) -> str:
+        """Of the suite."""
+        return self.evidence.suite.name
+
+
+def read_boards(records: Path, trust: Path) -> list[Board]:
+    """A board for every suite with records; every record is validated."""
+    boards = []
+    for suite, paths in record_files(records).items():
+        evidence = suite_evidence(suite)
+        boards.append(
+            Board(evidence, _rows(read_records(paths, evidence), evidence, read_trust(trust, suite)))
+        )
+    return boards
+
+
+def _rows(
+    records: Sequence[Mapping[str, Any]], evidence: SuiteEvidence, trust: Mapping[str, Any]
+) -> list[Row]:
+    from genbench.scoring.practical import tied_ranks
+
+    scores = [evidence.score(record) for record in records]
+    names = [record["measure"]["name"] for record in records]
+    rows = [
+        Row(record, score, rank, _tied(i, scores, names), trust_of(record, trust))
+        for i, (record, score, rank) in enumerate(zip(records, scores, tied_ranks(scores), strict=True))
+    ]
+    return sorted(rows, key=lambda row: (row.rank is None, row.rank, row.score and row.score.value, row.name))
+
+
+def _tied(i: int, scores: Sequence[PracticalScore | None], names: Sequence[str]) -> list[str]:
+    own = scores[i]
+    if own is None:
+        return []
+    return [
+        name
+        for j, (name, other) in enumerate(zip(names, scores, strict=True))
+        if j != i and other is not None and own.ties_with(other)
+    ]
+
+
+def board_document(board: Board) -> dict[str, Any]:
+    """The board as JSON values: `leaderboards/<suite>.json`."""
+    evidence = board.evidence
+    return {
+        "genbench": __version__,
+        "suite": board.name,
+        "summary": evidence.suite.summary,
+        "evidence": evidence.pack.hash,
+        "rows": [_row_document(row) for row in board.rows],
+    }
+
+
+def _row_document(row: Row) -> dict[str, Any]:
+    from genbench.scoring.practical import HEADLINE, SLICES
+
+    record, score = row.record, row.score
+    document: dict[str, Any] = {
+        "measure": row.name,
+        "rank": row.rank,
+        "tied_with": row.tied,
+        "baseline": row.baseline,
+        "category": record["measure"]["category"],
+        "summary": record["measure"]["summary"],
+        "paper": record["measure"]["paper"],
+        "version": record["measure"]["version"],
+        "plugin": {key: record["plugin"][key] for key in ("kind", "distribution", "version")},
+        "statuses": record["statuses"],
+        "cost": record["cost"],
+        "trust": row.trust.level,
+        "reproduced": row.trust.reproduced,
+        "invariance": row.trust.findings,
+        "record": record["sha256"],
+        "sign_error": None,
+    }
+    if score is not None:
+        document["sign_error"] = {
+            "value": _rounded(score.value),
+            "low": _rounded(score.low),
+            "high": _rounded(score.high),
+            "noise_aware": _rounded(score.noise_aware),
+            "slices": {name: _rounded(score.slice_value(name)) for name in SLICES},
+            "pairs": score.pairs,
+            "dropped": score.dropped,
+            "ties": sum(part.ties for part in score.parts if part.statistic == HEADLINE) // len(SLICES),
+        }
+    return document
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, _DIGITS)

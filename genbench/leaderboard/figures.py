@@ -1,0 +1,99 @@
+"""What the site's figures show, as JSON values; `assets/figures.js` draws them with plotly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from genbench.leaderboard.board import Row
+from genbench.leaderboard.evidence import SuiteEvidence
+from genbench.report.cubes import short_count, short_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+__all__ = ["SLICE_NAMES", "STATISTIC_NAMES", "cube_figures", "scatter"]
+
+SLICE_NAMES = {"robustness": "robustness", "zero_shot": "zero-shot"}
+STATISTIC_NAMES = {
+    "error_mean": "error, M",
+    "error_sd": "error, SD",
+    "error_p10": "error, P10",
+    "kappa_mean": "kappa, M",
+    "kappa_sd": "kappa, SD",
+    "kappa_p10": "kappa, P10",
+}
+_AXES = {"ssim": "SSIM", "zero_shot": "zero-shot share", "weights": "model size (weights)"}
+_MOST_LINES = 12
+"""Wrong pairs that a scatter plot joins."""
+_FAR = 100.0
+"""Positive readings that span more than this factor are drawn on a logarithmic axis."""
+
+
+def scatter(row: Row, evidence: SuiteEvidence) -> dict[str, Any] | None:
+    """Readings against the mean held-out error, one panel per slice; None without two values."""
+    from genbench.scoring.practical import HEADLINE, SLICES
+
+    values = {r["subject"]: r["value"] for r in row.record["readings"] if r["value"] is not None}
+    if len(values) < 2:
+        return None
+    truth = evidence.truth.record()
+    panels = []
+    for name in SLICES:
+        groups: dict[str, list[Any]] = {}
+        for subject, value in values.items():
+            point = {"x": value, "y": round(truth[subject][name][HEADLINE], 5), "name": short_name(subject)}
+            groups.setdefault(truth[subject]["family"], []).append(point)
+        worst = [pair for pair in (row.score.worst if row.score else []) if pair.slice == name]
+        lines = [
+            [[values[model], round(truth[model][name][HEADLINE], 5)] for model in (pair.better, pair.worse)]
+            for pair in worst[:_MOST_LINES]
+        ]
+        panels.append({"title": SLICE_NAMES[name], "groups": groups, "wrong": lines})
+    low, high = min(values.values()), max(values.values())
+    return {"x": row.name, "y": "mean held-out error", "log": 0 < low * _FAR < high, "panels": panels}
+
+
+def cube_figures(cube: xr.Dataset, point: Mapping[str, Any]) -> dict[str, Any]:
+    """The cube of a family: heat maps of six statistics per model, and the marginals, with the star."""
+    import numpy as np
+
+    models = [str(model) for model in cube["model"].values]
+    starred = int(np.abs(cube["weights"].values - point["model_size"]).argmin())
+    return {
+        "ssim": _list(cube["ssim"].values, 3),
+        "zero_shot": _list(cube["zero_shot"].values, 3),
+        "models": [
+            f"{short_name(model)} · {short_count(float(count))}"
+            for model, count in zip(models, cube["weights"].values, strict=True)
+        ],
+        "maps": {
+            label: [
+                _list(one, 3) for one in cube[name].transpose("model", "zero_shot", "ssim").values
+            ]
+            for name, label in STATISTIC_NAMES.items()
+        },
+        "star": {"model": starred, "ssim": point["ssim"], "zero_shot": point["zero_shot"]},
+        "marginals": [_marginal(cube, axis, point) for axis in _AXES],
+    }  # fmt: skip
+
+
+def _marginal(cube: xr.Dataset, axis: str, point: Mapping[str, Any]) -> dict[str, Any]:
+    from genbench.scoring.cube import marginals
+
+    curves = marginals(cube)["model" if axis == "weights" else axis]
+    return {
+        "axis": _AXES[axis],
+        "levels": _list(cube[axis].values, 3),
+        "curves": {label: _list(curves[name].values, 4) for name, label in STATISTIC_NAMES.items()},
+        "star": {
+            "x": point["model_size" if axis == "weights" else axis],
+            "y": [point["generalization"][axis], point["diversity"][axis]],
+        },
+    }
+
+
+def _list(values: np.ndarray[Any, Any], digits: int) -> list[Any]:
+    rounded: list[Any] = values.astype(float).round(digits).tolist()
+    return rounded

@@ -1,0 +1,156 @@
+"""Computes readings of a record again, and says how well they agree."""
+
+from __future__ import annotations
+
+import math
+import random
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from genbench.contract import Measure
+from genbench.engine.cells import Outcome
+from genbench.engine.guard import Limits
+from genbench.engine.scheduler import Progress
+from genbench.errors import UserError
+from genbench.leaderboard.evidence import suite_evidence
+from genbench.leaderboard.provenance import package_versions, plugin_record
+from genbench.registry import Entry, load_registry
+from genbench.runs import bring_to_end, make_plan
+
+__all__ = ["TOLERANCE", "Agreement", "compare", "draw", "recompute", "require_measure", "what_differs"]
+
+TOLERANCE = 1e-4
+"""Relative; sums over a network's weights on another processor differ in their last bits, and searches such as
+that for sigma multiply the difference."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One reading of a record beside the same computed now."""
+
+    measure: str
+    subject: str
+    recorded: float | None
+    found: float | None
+    recorded_status: str
+    status: str
+
+    @property
+    def same_bits(self) -> bool:
+        """Whether nothing at all differs."""
+        return self.recorded == self.found and self.recorded_status == self.status
+
+    @property
+    def difference(self) -> float:
+        """Relative; 0 for two equal refusals, infinite for a value against a refusal."""
+        if self.same_bits:
+            return 0.0
+        if self.recorded is None or self.found is None:
+            return math.inf
+        return abs(self.recorded - self.found) / max(abs(self.recorded), abs(self.found))
+
+    @property
+    def agrees(self) -> bool:
+        """To the bit, or within the tolerance."""
+        return self.difference <= TOLERANCE
+
+
+def require_measure(record: Mapping[str, Any]) -> Entry[Measure]:
+    """The registered measure that a record is about, in the version it is about."""
+    about, plugin = record["measure"], record["plugin"]
+    entry = load_registry().measures.get(about["name"])
+    if entry is None:
+        origin = f"{plugin['distribution'] or plugin['name']} {plugin['version']}".strip()
+        raise UserError(f"measure {about['name']!r} is not installed here; it was offered by {origin}")
+    if entry.item.version != about["version"]:
+        raise UserError(
+            f"measure {about['name']!r} has version {entry.item.version} here, and the record has version "
+            f"{about['version']}; install genbench {record['provenance']['genbench']}"
+        )
+    return entry
+
+
+def recompute(
+    chosen: Mapping[str, Sequence[str]],
+    suite: str,
+    progress: Progress,
+    *,
+    store: Path | None = None,
+    limits: Limits,
+    jobs: int | None = None,
+) -> dict[tuple[str, str], Outcome]:
+    """Compute the readings of measures on networks of a suite, `chosen` by name.
+
+    Parameters
+    ----------
+    store : where to keep them; unless given, a folder that is gone afterwards, so that nothing is taken from
+        an earlier run.
+    """
+    evidence = suite_evidence(suite)
+    entries = [load_registry().get("measures", name) for name in chosen]
+    plan = make_plan(evidence.suite, entries, pack=evidence.pack)
+    wanted = {(name, subject) for name, subjects in chosen.items() for subject in subjects}
+    plan = replace(plan, readings={place: cell for place, cell in plan.readings.items() if place in wanted})
+    with ExitStack() as stack:
+        folder = store or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="genbench-again-")))
+        outcomes = bring_to_end(
+            plan, folder, progress, lambda _, found: dict(found), jobs=jobs, limits=limits
+        )
+    return {place: outcomes[cell.key] for place, cell in plan.readings.items()}
+
+
+def compare(record: Mapping[str, Any], found: Mapping[tuple[str, str], Outcome]) -> list[Agreement]:
+    """Every recorded reading that was computed again."""
+    name = record["measure"]["name"]
+    return [
+        Agreement(
+            name,
+            reading["subject"],
+            reading["value"],
+            found[name, reading["subject"]].value,
+            reading["status"],
+            str(found[name, reading["subject"]].status),
+        )
+        for reading in record["readings"]
+        if (name, reading["subject"]) in found
+    ]
+
+
+def draw(
+    records: Sequence[Mapping[str, Any]], sample: int, seed: int, slowest: float = math.inf
+) -> dict[str, list[str]]:
+    """`sample` random readings of measures that are installed: measure to networks.
+
+    Parameters
+    ----------
+    slowest : readings that took more seconds than this are left out.
+    """
+    places = [
+        (record["measure"]["name"], reading["subject"])
+        for record in records
+        for reading in record["readings"]
+        if record["measure"]["name"] in load_registry().measures
+        and reading["status"] == "ok"
+        and reading["seconds"] + reading["shared_seconds"] <= slowest
+    ]
+    chosen: dict[str, list[str]] = {}
+    for name, subject in sorted(random.Random(seed).sample(places, min(sample, len(places)))):
+        chosen.setdefault(name, []).append(subject)
+    return chosen
+
+
+def what_differs(record: Mapping[str, Any], entry: Entry[Measure]) -> list[str]:
+    """What is not as it was when the record was made, one sentence each."""
+    then, now = record["provenance"]["packages"], package_versions()
+    found = [
+        f"{name} was {then.get(name, 'not installed')} and is {now.get(name, 'not installed')}"
+        for name in sorted({*then, *now})
+        if then.get(name) != now.get(name)
+    ]
+    if record["plugin"]["sha256"] != plugin_record(entry)["sha256"]:
+        found.append("the source code of the measure is another")
+    return found

@@ -1,0 +1,66 @@
+"""How far a row can be trusted: claimed, checked by the conformance kit, or recomputed.
+
+`leaderboards/trust/<suite>.json` maps a measure to what `genbench leaderboard verify` found out about its
+record. It counts only for that very record: a new one starts as *claimed* again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from genbench.engine.store import write_atomically
+from genbench.errors import UserError
+
+__all__ = ["LEVELS", "Trust", "read_trust", "trust_of", "write_trust"]
+
+LEVELS = ("claimed", "checked", "reproduced")
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What is known about one record."""
+
+    level: str
+    reproduced: list[str] = field(default_factory=list)
+    """Networks on which the reading was recomputed and found equal."""
+    findings: dict[str, str] = field(default_factory=dict)
+    """Invariance to "unchanged" or "changes", where the conformance kit looked."""
+
+
+def read_trust(folder: Path, suite: str) -> dict[str, Any]:
+    """Measure to entry; empty where nothing was verified yet."""
+    path = folder / f"{suite}.json"
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        valid = isinstance(found, dict) and all(isinstance(e.get("record"), str) for e in found.values())
+    except (OSError, ValueError, AttributeError):
+        valid = False
+    if not valid:
+        raise UserError(
+            f"{path} is not what `genbench leaderboard verify` writes; remove it and verify again"
+        )
+    return dict(found)
+
+
+def write_trust(folder: Path, suite: str, entries: Mapping[str, Any]) -> None:
+    """Replace the file of one suite."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(entries, indent=1, sort_keys=True, ensure_ascii=False)
+    write_atomically(folder / f"{suite}.json", text + "\n")
+
+
+def trust_of(record: Mapping[str, Any], entries: Mapping[str, Any]) -> Trust:
+    """The trust in one record."""
+    entry = entries.get(record["measure"]["name"], {})
+    if entry.get("record") != record["sha256"]:
+        return Trust("claimed")
+    reproduced = sorted(entry.get("reproduced", []))
+    checked = entry.get("checked") or {}
+    level = "reproduced" if reproduced else "checked" if checked.get("passed") else "claimed"
+    return Trust(level, reproduced, dict(checked.get("findings", {})))

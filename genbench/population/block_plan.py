@@ -1,0 +1,220 @@
+"""Turns a stacked population suite into cells. Imports no torch, so that `genbench plan` stays instant."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from genbench.contract import DataRequest, Dataset
+from genbench.engine.cells import Cell, SubjectCells, make_cell
+from genbench.errors import UserError
+from genbench.keys import canonical_json, derive_seed
+from genbench.population.plan import PopulationPlan
+from genbench.registry import load_registry
+from genbench.suites import PopulationSuite
+
+__all__ = ["BlockPlan", "plan_blocks"]
+
+_VERSION = 1
+"""Code version of `genbench.population` but for the files of `plan._VERSION`; raise it when one of its steps
+would give other bits."""
+
+_SHAPE = ("architecture", "depth", "width", "dropout")
+_CHOICE = ("dataset", "train_size", "label_noise", "heldout_domain")
+_RECIPE = ("optimizer", "batch_size", "stop", "stop_cross_entropy", "max_epochs", "schedule")
+_OWN = ("momentum", "weight_decay")
+
+_MOST_NETWORKS = 32
+_MOST_VALUES = 2**27
+"""Of the activations and patches of one stack, as the bytes of a worker allow: 512 MB in fp32."""
+_USUAL_SIDE = 32
+
+
+@dataclass(frozen=True)
+class BlockPlan(PopulationPlan):
+    """All cells of a stacked suite but the readings; `subjects` share the evidence cell of their block."""
+
+    blocks: list[Cell] = field(default_factory=list)
+    evidence: list[Cell] = field(default_factory=list)
+    shifts: Cell | None = None
+    places: Mapping[str, int] = field(default_factory=dict)
+    """Subject to its place in its block."""
+    loader: str = "genbench.population.blocks:load_member"
+
+    def cells(self) -> list[Cell]:
+        """Parents before children."""
+        data = [self.training_data, self.heldout_data, *([self.shifts] if self.shifts else [])]
+        return [*data, *self.blocks, *self.evidence, *(subject.network for subject in self.subjects)]
+
+
+def plan_blocks(suite: PopulationSuite) -> BlockPlan:
+    """The cells of `suite`; everything that determines a result is in its key."""
+    points = suite.points()
+    settings = [suite.settings(point) for point in points]
+    training, heldout, shifts = _data_cells(suite, settings)
+    stacks: dict[str, list[int]] = {}
+    for place, one in enumerate(settings):
+        shared = {name: one[name] for name in (*_SHAPE, *_CHOICE, *_RECIPE)}
+        stacks.setdefault(canonical_json(shared), []).append(place)
+    blocks, evidence, places = [], [], {}
+    subjects: dict[int, SubjectCells] = {}
+    labels = [" ".join(f"{_short(name)}={value}" for name, value in point.items()) for point in points]
+    # The costly ones first: the last to end is then a cheap one.
+    for members in sorted(_cut(stacks.values(), settings), key=lambda m: -_cost(settings[m[0]], len(m))):
+        block = _block(suite, [settings[i] for i in members], training)
+        parents = {"block": block, "heldout": heldout, **({"shifts": shifts} if shifts else {})}
+        judged = make_cell(
+            "population_evidence",
+            f"evaluate {block.label.removeprefix('train ')}",
+            {"step": _VERSION},
+            parents,
+        )
+        blocks.append(block)
+        evidence.append(judged)
+        for place, i in enumerate(members):
+            network = make_cell(
+                "population_network",
+                f"take out {labels[i]}",
+                {"step": _VERSION, "place": place},
+                {"block": block},
+            )
+            subjects[i] = SubjectCells(labels[i], points[i], network, judged)
+            places[labels[i]] = place
+    return BlockPlan(
+        training_data=training,
+        heldout_data=heldout,
+        subjects=[subjects[i] for i in range(len(points))],
+        blocks=blocks,
+        evidence=evidence,
+        shifts=shifts,
+        places=places,
+    )
+
+
+def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple[Cell, Cell, Cell | None]:
+    names = list(dict.fromkeys(one["dataset"] for one in settings))
+    domains = any(one["heldout_domain"] for one in settings)
+    corruptions = suite.data.get("corruptions")
+    if domains and corruptions:
+        raise UserError(f"{suite.path}: data.corruptions and heldout_domain exclude each other; drop one")
+    common = {
+        "step": _VERSION,
+        "datasets": names,
+        "versions": [_dataset(name).version for name in names],
+        "content": [_content_mark(name) for name in names],
+        "domains": domains,
+        "seed": suite.data["seed"],
+        # Keys contain their parents': quick cells are never full ones.
+        "quick": suite.quick,
+    }
+    title = " and ".join(names)
+    training = make_cell("population_training", f"training images of {title}", common)
+    heldout = make_cell(
+        "population_heldout",
+        f"held-out images of {title}",
+        {**common, "heldout_size": suite.data.get("heldout_size")},
+    )
+    if not corruptions:
+        return training, heldout, None
+    shifts = make_cell(
+        "population_shifts",
+        f"corrupt held-out images of {title}",
+        {
+            "step": _VERSION,
+            "corruptions": corruptions,
+            "severities": suite.data.get("severities"),
+            "shifted_images": suite.data.get("shifted_images"),
+            "seed": suite.data["seed"],
+        },
+        {"heldout": heldout},
+    )
+    return training, heldout, shifts
+
+
+def _block(suite: PopulationSuite, members: list[dict[str, Any]], training: Cell) -> Cell:
+    first = members[0]
+    named = [n for n in (*_SHAPE, *_CHOICE, *_RECIPE) if n in suite.grid]
+    label = " ".join(f"{_short(name)}={first[name]}" for name in named)
+    return make_cell(
+        "population_block",
+        f"train {len(members)} networks {label}".rstrip(),
+        {
+            "step": _VERSION,
+            "shape": {name: first[name] for name in _SHAPE},
+            "choice": {**{name: first[name] for name in _CHOICE}, "seed": suite.data["seed"]},
+            "recipe": {name: first[name] for name in _RECIPE},
+            "networks": [_network(one) for one in members],
+        },
+        {"training": training},
+        # Its networks and its evidence are stored on their own.
+        on_demand=True,
+    )
+
+
+def _network(settings: Mapping[str, Any]) -> dict[str, Any]:
+    adaptive = settings["optimizer"] != "sgd"
+    return {
+        "learning_rate": settings["learning_rate"] * (settings["adaptive_rate"] if adaptive else 1.0),
+        **{name: settings[name] for name in _OWN},
+        # The architecture's shape and the seed decide the initial weights, nothing else does.
+        "init_seed": derive_seed("init", settings["seed"]),
+        "order_seed": derive_seed("order", settings["seed"]),
+    }
+
+
+def _cut(stacks: Any, settings: list[dict[str, Any]]) -> list[list[int]]:
+    """Stacks in parts that a worker has memory for."""
+    parts = []
+    for stack in stacks:
+        one = settings[stack[0]]
+        most = max(1, min(_MOST_NETWORKS, _MOST_VALUES // _values(one)))
+        count = -(-len(stack) // most)
+        size = -(-len(stack) // count)
+        parts += [stack[i : i + size] for i in range(0, len(stack), size)]
+    return parts
+
+
+def _values(settings: Mapping[str, Any]) -> int:
+    """Numbers that a training step of one network keeps, roughly: activations and patches of all layers."""
+    found = _dataset(settings["dataset"]).image_size
+    side = found[1] if found else _USUAL_SIDE
+    if settings["architecture"] == "fcn":
+        places = 1
+    elif settings["architecture"] == "resnet":
+        places = 4 * side**2
+    else:
+        places = side**2 // 4
+    return max(1, int(settings["batch_size"]) * int(settings["width"]) * places * 20)
+
+
+def _cost(settings: Mapping[str, Any], networks: int) -> float:
+    """Of training a block, in no particular unit; good enough for an order."""
+    return float(networks * settings["train_size"] * settings["width"] ** 1.5 * settings["depth"])
+
+
+def _dataset(name: str) -> Dataset:
+    dataset: Dataset = load_registry().resolve("datasets", name)[0].item
+    return dataset
+
+
+def _content_mark(name: str) -> str:
+    """Of a folder of the user's own, names, sizes and times of its files; published data have a version."""
+    entry, argument = load_registry().resolve("datasets", name)
+    if not argument:
+        return ""
+    path = Path(argument).expanduser()
+    if not path.is_dir():
+        found = entry.item.available(DataRequest(argument=argument))
+        path = Path(found.detail) if found.ready else path
+    if not path.is_dir():
+        return ""
+    files = sorted(p for p in path.rglob("*") if p.is_file())
+    marks = (f"{p.relative_to(path)} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in files)
+    return hashlib.sha256("\n".join(marks).encode()).hexdigest()
+
+
+def _short(name: str) -> str:
+    return {"learning_rate": "lr", "train_size": "m"}.get(name, name)

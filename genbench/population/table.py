@@ -1,0 +1,86 @@
+"""The record table of a population: one row per network, for `genbench score` and for everyone else.
+
+Columns: `hp.…` (what the grid varies), `seed`, `gap`, `gap_ood_…`, `test_error`, `test_size`, `converged`,
+what is known of the training, and `complexity.…`, one per measure.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import Any
+
+from genbench.errors import UserError
+from genbench.runs import RunReport
+from genbench.suites import Suite
+
+__all__ = ["check_table_path", "default_table", "has_seeds", "table_rows", "write_table"]
+
+_TRAINING = ("train_accuracy", "train_loss", "epochs", "parameters")
+
+
+def default_table(store: Path, suite: Suite) -> Path:
+    """Where the record table of the last run of a suite lies."""
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in suite.name)
+    return store / "tables" / f"{name}{'--quick' if suite.quick else ''}.csv"
+
+
+def check_table_path(path: Path) -> None:
+    """Complain about a table that could not be written, before anything is computed."""
+    if path.suffix.lower() != ".csv":
+        raise UserError(f"--table {path}: the table is CSV; give a file that ends in .csv")
+    if not path.parent.is_dir():
+        raise UserError(f"--table {path}: there is no folder {path.parent}")
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UserError(f"--table {path} cannot be written; choose another place")
+
+
+def table_rows(report: RunReport) -> list[dict[str, Any]]:
+    """One row per network that was judged; an empty cell where a measure gave no value."""
+    rows = []
+    for subject in report.plan.evidence.subjects:
+        found = report.evidence[subject.label]
+        if "gap" not in found:
+            continue
+        point = dict(subject.hyperparameters)
+        seed = point.pop("seed", 0)
+        rows.append(
+            {
+                **{f"hp.{name}": value for name, value in point.items()},
+                "seed": seed,
+                "gap": found["gap"],
+                **{name: value for name, value in found.items() if name.startswith("gap_ood_")},
+                "test_error": 1 - found["test_accuracy"],
+                "test_size": found["test_size"],
+                "converged": found["converged"],
+                **{name: found.get(name) for name in _TRAINING},
+                **{f"complexity.{m.measure.name}": m.outcomes[subject.label].value for m in report.measures},
+            }
+        )
+    return rows
+
+
+def has_seeds(report: RunReport) -> bool:
+    """Whether a combination of hyperparameters was trained more than once, which the scores need."""
+    return len({s.hyperparameters.get("seed") for s in report.plan.evidence.subjects}) > 1
+
+
+def write_table(report: RunReport, path: Path) -> None:
+    """Write the table, all of it or none."""
+    rows = table_rows(report)
+    if not rows:
+        raise UserError("no network of this run was judged, so there is no record table")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    columns = dict.fromkeys(name for row in rows for name in row)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(columns), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        draft.replace(path)
+    except OSError as problem:
+        raise UserError(f"{path} cannot be written: {problem.strerror or problem}") from None
+    finally:
+        draft.unlink(missing_ok=True)
