@@ -8,18 +8,23 @@ READY := $(VENV)/.ready
 # torch first and alone: a later package's wide range must not pull another build of it.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint benchmarks clean help
+.PHONY: run test lint browser benchmarks clean help
 
 run: $(READY)  ## set up, then score path_norm on the embedded suite
 	$(BIN)/genbench run --measure path_norm
 
-test: lint  ## set up, then ruff, mypy and all tests
+test: lint browser  ## set up, then ruff, mypy and all tests
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+browser:  ## Chromium, in which the leaderboard site is tested, where apt can install it
+	@command -v chromedriver >/dev/null || { command -v apt-get >/dev/null \
+	&& $$(test "$$(id -u)" = 0 || echo sudo -n) apt-get install -qq -y --no-install-recommends chromium chromium-driver >/dev/null 2>&1; } \
+	|| echo "no Chromium here and none can be installed: the browser tests of the leaderboard site are skipped"
 
 benchmarks: $(READY)  ## speed claims, each a ratio within one run
 	$(BIN)/python -m pytest benchmarks

@@ -127,36 +127,48 @@ def evidence(
     )
 
 
+@pytest.mark.timeout(3600)
 def test_the_cube_costs_little_more_than_its_forward_passes(benchmark, suite, glyphs, tmp_path) -> None:
-    """Bar: at most 1.3 times the bare forward passes, over all 13 models."""
+    """Bar: at most 1.3 times the bare forward passes, over all 13 models.
+
+    The two are measured model by model in turn, so that whatever else the machine does hits both.
+    """
     train, levels = training(glyphs), degraded(glyphs, suite)
-    backbones = {name: adapted(suite, name) for name in suite.backbones}
-    bare = sum(
-        processor_seconds(lambda b=b: bare_forward_passes(b, [train, *levels])) for b in backbones.values()
-    )
+    seconds = {"bare": 0.0, "cube": 0.0}
 
-    def build() -> float:
-        began = time.process_time()
+    def build() -> None:
         for members in suite.families().values():
-            found = [evidence(backbones[name], suite, train, levels, tmp_path) for name in members]
-            error, kappa = (
-                torch.stack([one[key] for one in found], dim=2).numpy() for key in ("error", "kappa_conflict")
-            )
-            cube = make_cube(
-                class_statistics(error, kappa),
-                zero_shot=[z / (50 + z) for z in suite.testbed["zero_shot"]],
-                ssim=suite.testbed["ssim"],
-                weights=[backbones[name].weight_count for name in members],
-                models=members,
-            )
-            write_cube(cube, tmp_path / "cube.nc")
-        return time.process_time() - began
+            backbones = [adapted(suite, name) for name in members]
+            found = []
+            for backbone in backbones:
+                bare = processor_seconds(lambda b=backbone: bare_forward_passes(b, [train, *levels]))
+                own = processor_seconds(
+                    lambda b=backbone, f=found: f.append(evidence(b, suite, train, levels, tmp_path))
+                )
+                seconds["bare"] += bare
+                seconds["cube"] += own
+                print(f"\n{backbone.name}: {own:.1f} s, bare {bare:.1f} s: {own / bare:.2f}", end="")
+            seconds["cube"] += processor_seconds(lambda b=backbones, f=found: _write(suite, b, f, tmp_path))
 
-    seconds = benchmark.pedantic(build, rounds=1, iterations=1)
-    ratio = seconds / bare
-    benchmark.extra_info.update(bare_seconds=bare, cube_seconds=seconds, ratio=ratio)
-    print(f"\ncube {seconds:.1f} s, bare forward passes {bare:.1f} s: {ratio:.3f} times")
+    benchmark.pedantic(build, rounds=1, iterations=1)
+    ratio = seconds["cube"] / seconds["bare"]
+    benchmark.extra_info.update(seconds, ratio=ratio)
+    print(f"\ncube {seconds['cube']:.1f} s, bare forward passes {seconds['bare']:.1f} s: {ratio:.3f} times")
     assert ratio <= 1.3
+
+
+def _write(suite: TestbedSuite, backbones: list[LoadedBackbone], found: list, folder: Path) -> None:
+    error, kappa = (
+        torch.stack([one[key] for one in found], dim=2).numpy() for key in ("error", "kappa_conflict")
+    )
+    cube = make_cube(
+        class_statistics(error, kappa),
+        zero_shot=[z / (50 + z) for z in suite.testbed["zero_shot"]],
+        ssim=suite.testbed["ssim"],
+        weights=[backbone.weight_count for backbone in backbones],
+        models=[backbone.name for backbone in backbones],
+    )
+    write_cube(cube, folder / "cube.nc")
 
 
 def per_cell_loop(backbone: LoadedBackbone, suite: TestbedSuite, train: Images, levels: list[Images]) -> None:

@@ -17,7 +17,7 @@ from genbench.population.memory import keep_freed_memory
 from genbench.population.networks import Shape, make_network
 from genbench.population.stacked_training import BlockRecipe, NetworkRecipe, train_stacked
 
-NETWORKS, BATCH, EPOCHS, SIZE = 15, 32, 4, 512
+NETWORKS, BATCH, EPOCHS, SIZE = 15, 32, 2, 512
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -26,6 +26,8 @@ _COMMANDS = {
     "datasets": "genbench.cli.listings:datasets",
     "plugins": "genbench.cli.listings:plugins",
     "leaderboard": "genbench.cli.leaderboard:leaderboard",
+    "reproduce": "genbench.cli.reproduce:reproduce",
+    "export": "genbench.cli.export:export",
     "schema": "genbench.cli.schema:schema",
     "check": "genbench.cli.author:check",
     "new": "genbench.cli.author:new",

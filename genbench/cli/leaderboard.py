@@ -75,3 +75,98 @@ def check(records: Path | None, to: Path, as_json: bool) -> int:
             else "boards are up to date"
         )
     return 1 if problems else 0
+
+
+@leaderboard.command()
+@click.argument("submission", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@_folder_options
+@common_options
+def accept(submission: Path, records: Path | None, to: Path, as_json: bool) -> None:
+    """Add the records of a submission, then build the boards.
+
+    SUBMISSION is a folder that .github/submission.py has filled. None of the plugin's code runs here.
+    """
+    from genbench.leaderboard.build import Folders
+    from genbench.leaderboard.build import build as build_boards
+    from genbench.leaderboard.submission import accept as accept_records
+
+    folders = Folders(to, records or to / "records")
+    accepted = accept_records(submission, folders)
+    build_boards(folders)
+    if as_json:
+        print_json({"accepted": accepted})
+        return
+    for name in accepted:
+        click.echo(f"accepted {name}")
+
+
+@leaderboard.command()
+@_folder_options
+@click.option("--suite", "-s", default="mini", show_default=True, help="Whose records to verify.")
+@click.option(
+    "--sample", type=click.IntRange(min=0), default=5, show_default=True, help="Readings to recompute."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the draw.")
+@click.option(
+    "--slowest", type=float, metavar="SECONDS", help="Leave out readings that took longer than this."
+)
+@click.option(
+    "--check", "checked", multiple=True, metavar="MEASURE", help="Also run the conformance kit on it."
+)
+@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Worker processes.  [default: one per core]")
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds of one reading.")
+@common_options
+def verify(
+    records: Path | None,
+    to: Path,
+    suite: str,
+    sample: int,
+    seed: int,
+    slowest: float | None,
+    checked: tuple[str, ...],
+    jobs: int | None,
+    timeout: float,
+    as_json: bool,
+) -> int:
+    """Recompute random readings and compare.
+
+    What agrees is remembered in the boards' folder `trust`; build the boards again to show it. Exit code 1 if
+    a reading differs by more than the tolerance or a measure fails its conformance checks.
+    """
+    from genbench.cli.common import parse_memory
+    from genbench.engine.guard import Limits
+    from genbench.leaderboard.build import Folders
+    from genbench.leaderboard.verify import check_conformance, remember, suite_records, verify_sample
+
+    folders = Folders(to, records or to / "records")
+    limits = Limits(timeout, parse_memory(None))
+    found = suite_records(folders.records, suite)
+    agreements = (
+        verify_sample(
+            found, sample, seed=seed, limits=limits, slowest=slowest or float("inf"), jobs=jobs, quiet=as_json
+        )
+        if sample
+        else []
+    )
+    kit = {name: check_conformance(name, Limits(60.0, limits.memory)) for name in checked}
+    remember(folders.trust, found, agreements, kit)
+    good = all(one.agrees for one in agreements) and all(entry["passed"] for entry in kit.values())
+    if as_json:
+        rows = [
+            {
+                "measure": one.measure, "subject": one.subject, "recorded": one.recorded, "found": one.found,
+                "same_bits": one.same_bits, "agrees": one.agrees,
+            }
+            for one in agreements
+        ]  # fmt: skip
+        print_json({"agrees": good, "readings": rows, "checked": kit})
+        return 0 if good else 1
+    for one in agreements:
+        verdict = "to the bit" if one.same_bits else f"differs by {one.difference:.1e}"
+        click.echo(f"{one.measure} on {one.subject}: {verdict}")
+    for name, entry in kit.items():
+        click.echo(
+            f"{name}: {'passed' if entry['passed'] else 'FAILED'} {entry['checks']} conformance checks"
+        )
+    click.echo("verified" if good else "NOT verified")
+    return 0 if good else 1

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from genbench.cli.common import common_options, parse_memory
-from genbench.cli.run import execution_options
 from genbench.report.tables import print_json, print_table
 
 
@@ -19,7 +18,9 @@ from genbench.report.tables import print_json, print_table
     "--store", type=click.Path(path_type=Path), metavar="DIR",
     help="Use and keep results here.  [default: compute everything, keep nothing]",
 )  # fmt: skip
-@execution_options
+@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Worker processes.  [default: one per core]")
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds of one reading.")
+@click.option("--memory", metavar="SIZE", help="Memory limit of one reading.  [default: half the machine]")
 @common_options
 def reproduce(
     row: str,
@@ -27,7 +28,6 @@ def reproduce(
     jobs: int | None,
     timeout: float,
     memory: str | None,
-    executor: str,
     as_json: bool,
 ) -> int:
     """Compute a row of a leaderboard again and compare.
@@ -36,7 +36,6 @@ def reproduce(
     the tolerance.
     """
     from genbench.engine.guard import Limits
-    from genbench.engine.scheduler import Progress
     from genbench.leaderboard.recompute import TOLERANCE, compare, recompute, require_measure, what_differs
 
     record = _record(row)
@@ -46,9 +45,8 @@ def reproduce(
     if not as_json:
         seconds = sum(r["seconds"] + r["shared_seconds"] for r in record["readings"])
         click.echo(f"{name} on {suite}: {len(subjects)} readings, which took {seconds:.3g} s", err=True)
-    found = recompute(
-        {name: subjects}, suite, Progress(), store=store, limits=Limits(timeout, parse_memory(memory)), jobs=jobs
-    )
+    limits = Limits(timeout, parse_memory(memory))
+    found = recompute({name: subjects}, suite, store=store, limits=limits, jobs=jobs, quiet=as_json)
     agreements = compare(record, found)
     differs = what_differs(record, entry)
     same = sum(one.same_bits for one in agreements)
@@ -99,7 +97,9 @@ def _record(row: str) -> dict[str, Any]:
 
     file, hash_sign, measure = row.partition("#")
     if not hash_sign or not measure:
-        raise UserError(f"{row!r} names no row; write BOARD.json#MEASURE, as leaderboards/mini.json#path_norm")
+        raise UserError(
+            f"{row!r} names no row; write BOARD.json#MEASURE, as leaderboards/mini.json#path_norm"
+        )
     path = Path(file)
     try:
         board = json.loads(path.read_text(encoding="utf-8"))

@@ -41,7 +41,7 @@ class Row:
     def baseline(self) -> bool:
         """Whether it is an anchor of the table, which is always shown."""
         built_in = self.record["plugin"]["kind"] == "built-in"
-        return built_in and self.record["measure"]["category"] == "baseline"
+        return bool(built_in and self.record["measure"]["category"] == "baseline")
 
     @property
     def seconds(self) -> float:

@@ -14,18 +14,18 @@ from typing import Any
 from genbench.contract import Measure
 from genbench.engine.cells import Outcome
 from genbench.engine.guard import Limits
-from genbench.engine.scheduler import Progress
 from genbench.errors import UserError
 from genbench.leaderboard.evidence import suite_evidence
 from genbench.leaderboard.provenance import package_versions, plugin_record
 from genbench.registry import Entry, load_registry
+from genbench.report.progress import make_progress
 from genbench.runs import bring_to_end, make_plan
 
 __all__ = ["TOLERANCE", "Agreement", "compare", "draw", "recompute", "require_measure", "what_differs"]
 
 TOLERANCE = 1e-4
-"""Relative; sums over a network's weights on another processor differ in their last bits, and searches such as
-that for sigma multiply the difference."""
+"""Relative; sums over a network's weights on another processor differ in their last bits, and searches such
+as that for sigma multiply the difference."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ def require_measure(record: Mapping[str, Any]) -> Entry[Measure]:
 def recompute(
     chosen: Mapping[str, Sequence[str]],
     suite: str,
-    progress: Progress,
     *,
     store: Path | None = None,
     limits: Limits,
     jobs: int | None = None,
+    quiet: bool = False,
 ) -> dict[tuple[str, str], Outcome]:
     """Compute the readings of measures on networks of a suite, `chosen` by name.
 
@@ -97,6 +97,7 @@ def recompute(
     plan = replace(plan, readings={place: cell for place, cell in plan.readings.items() if place in wanted})
     with ExitStack() as stack:
         folder = store or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="genbench-again-")))
+        progress = stack.enter_context(make_progress(plan, folder, jobs=jobs, quiet=quiet))
         outcomes = bring_to_end(
             plan, folder, progress, lambda _, found: dict(found), jobs=jobs, limits=limits
         )

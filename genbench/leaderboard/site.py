@@ -21,6 +21,13 @@ __all__ = ["site_files"]
 
 _ASSETS = Path(__file__).parent / "assets"
 _MOST_WORST = 10
+_INVARIANCES = {
+    "hidden units permuted": "P",
+    "consecutive layers rescaled": "R",
+    "weights before batch norm scaled": "B",
+    "four dead units added": "D",
+}
+"""How the names of the conformance kit's findings begin, and the letter that stands for each."""
 _STATISTICS = {"mean": "M", "sd": "SD", "p10": "P10"}
 
 
@@ -79,6 +86,7 @@ def _board(board: Board) -> dict[str, Any]:
         "rows": rows,
         "categories": sorted({row["category"] for row in rows}),
         "invariance": any(row["invariance"] for row in rows),
+        "letters": [(letter, name) for name, letter in _INVARIANCES.items()],
     }
 
 
@@ -100,8 +108,17 @@ def _row(row: Row) -> dict[str, Any]:
         "seconds": row.seconds,
         "trust": row.trust.level,
         "reproduced": row.trust.reproduced,
-        "invariance": row.trust.findings,
+        "invariance": _marks(row.trust.findings),
     }
+
+
+def _marks(findings: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [
+        {"letter": letter, "name": name, "unchanged": findings[name] == "unchanged"}
+        for start, letter in _INVARIANCES.items()
+        for name in findings
+        if name.startswith(start)
+    ]
 
 
 def _plugin(row: Row) -> str:

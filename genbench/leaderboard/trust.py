@@ -1,7 +1,7 @@
 """How far a row can be trusted: claimed, checked by the conformance kit, or recomputed.
 
 `leaderboards/trust/<suite>.json` maps a measure to what `genbench leaderboard verify` found out about its
-record. It counts only for that very record: a new one starts as *claimed* again.
+record. It counts only for the code and the readings that were looked at: others start as *claimed* again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
+from genbench.keys import canonical_json, text_hash
 
-__all__ = ["LEVELS", "Trust", "read_trust", "trust_of", "write_trust"]
+__all__ = ["LEVELS", "Trust", "read_trust", "trust_of", "verifiable", "write_trust"]
 
 LEVELS = ("claimed", "checked", "reproduced")
 
@@ -38,7 +39,7 @@ def read_trust(folder: Path, suite: str) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        valid = isinstance(found, dict) and all(isinstance(e.get("record"), str) for e in found.values())
+        valid = isinstance(found, dict) and all(isinstance(e.get("of"), str) for e in found.values())
     except (OSError, ValueError, AttributeError):
         valid = False
     if not valid:
@@ -55,10 +56,16 @@ def write_trust(folder: Path, suite: str, entries: Mapping[str, Any]) -> None:
     write_atomically(folder / f"{suite}.json", text + "\n")
 
 
+def verifiable(record: Mapping[str, Any]) -> str:
+    """Hash of what can be verified: the measure's code and its readings; not what they cost, or when."""
+    readings = [[r["subject"], r["key"], r["status"], r["value"]] for r in record["readings"]]
+    return text_hash(canonical_json([record["measure"]["version"], record["plugin"]["sha256"], readings]))
+
+
 def trust_of(record: Mapping[str, Any], entries: Mapping[str, Any]) -> Trust:
     """The trust in one record."""
     entry = entries.get(record["measure"]["name"], {})
-    if entry.get("record") != record["sha256"]:
+    if entry.get("of") != verifiable(record):
         return Trust("claimed")
     reproduced = sorted(entry.get("reproduced", []))
     checked = entry.get("checked") or {}

@@ -94,7 +94,7 @@ def _refuse_constant(name: str) -> None:
 
 def _short(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= 200 else f"{text[:200]}…"
+    return text if len(text) <= 200 else f"{text[:120]} … {text[-70:]}"
 
 
 def _problems(record: Mapping[str, Any], path: Path, evidence: SuiteEvidence | None) -> Iterator[str]:

@@ -106,6 +106,7 @@ def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple
         "versions": [_dataset(name).version for name in names],
         "content": [_content_mark(name) for name in names],
         "domains": domains,
+        "classes": suite.data.get("classes"),
         "seed": suite.data["seed"],
         # Keys contain their parents': quick cells are never full ones.
         "quick": suite.quick,

@@ -62,7 +62,7 @@ class TrainingSet:
 
 
 def training_pool(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
-    """Store the training images of every data set."""
+    """Store the training images of every data set, of its first `classes` classes if that is given."""
     return {"datasets": [_store(name, "train", inputs, out) for name in inputs["datasets"]]}
 
 
@@ -74,11 +74,12 @@ def heldout_pool(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Pa
 def _store(name: str, split: str, inputs: Mapping[str, Any], out: Path) -> dict[str, Any]:
     data = _load(name, bool(inputs["domains"]), int(inputs["seed"]))
     images: ImageSplit = getattr(data, split)
-    rows = torch.arange(len(images))
+    classes = min(inputs.get("classes") or len(data.class_names), len(data.class_names))
+    rows = (images.labels < classes).nonzero()[:, 0]
     most = inputs.get("heldout_size")
     if most is not None and most < len(rows):
         generator = torch.Generator().manual_seed(derive_seed("heldout", int(inputs["seed"])))
-        rows = torch.randperm(len(rows), generator=generator)[:most].sort().values
+        rows = rows[torch.randperm(len(rows), generator=generator)[:most]].sort().values
     domains = getattr(images, "domains", None) if inputs["domains"] else None
     if inputs["domains"] and domains is None:
         raise UserError(
@@ -89,7 +90,7 @@ def _store(name: str, split: str, inputs: Mapping[str, Any], out: Path) -> dict[
         part = rows if domains is None else rows[domains[rows] == place]
         tensors = {"images": _batched(images, part), "labels": images.labels[part].clone(), "rows": part}
         save_file(tensors, out / f"{_file_name(name)}.{place}.safetensors")
-    return {"name": name, "classes": len(data.class_names), "domains": list(names), "size": len(rows)}
+    return {"name": name, "classes": classes, "domains": list(names), "size": len(rows)}
 
 
 def _load(name: str, domains: bool, seed: int) -> ImageData:

@@ -57,6 +57,7 @@ _TRAIN = {
 # Stacked networks: what a network is trained on may be in the grid too.
 _STACKED_DATA = {
     "seed": integer(0),
+    "classes": optional(integer(2)),
     "heldout_size": optional(integer(10)),
     "corruptions": optional(distinct(choice(*CORRUPTION_NAMES), "the name of a corruption")),
     "severities": optional(distinct(_SEVERITY, "an integer from 1 to 5")),

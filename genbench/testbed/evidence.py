@@ -18,6 +18,9 @@ from genbench.testbed.heads import Head, fit_heads, prototypes
 
 __all__ = ["judge"]
 
+_TOLERANCE = 1e-6
+"""Of the heads' objective, relative: far below what moves an error rate, and a tenth less work than 1e-7."""
+
 
 def judge(
     *,
@@ -54,7 +57,15 @@ def judge(
     embeddings = text if unseen_head == "text" else None
     if unseen_head == "prototype":
         embeddings = prototypes(training, training_labels, classes, prototype_images)
-    heads = fit_heads(training, training_labels, zero_shot, seen=seen, penalty=penalty, embeddings=embeddings)
+    heads = fit_heads(
+        training,
+        training_labels,
+        zero_shot,
+        seen=seen,
+        penalty=penalty,
+        embeddings=embeddings,
+        tolerance=_TOLERANCE,
+    )
     cells = (len(zero_shot), len(heldout), classes)
     arrays = {name: np.full(cells, np.nan) for name in ("error", "gap", "kappa_conflict", "kappa_cohen")}
     training_error = np.full((len(zero_shot), classes), np.nan)

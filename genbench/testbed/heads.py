@@ -32,8 +32,6 @@ from torch.nn.functional import cross_entropy, normalize
 __all__ = ["CosineRows", "Head", "Standardiser", "fit_heads", "prototypes"]
 
 _FOLDS = 5
-_TOLERANCE = 1e-7
-"""Bound on (F − min F)/F at which a regression counts as solved."""
 _STEPS = 200
 _ITERATIONS = 100
 _LEAD = 97
@@ -110,6 +108,7 @@ def fit_heads(
     seen: int,
     penalty: float = 10.0,
     embeddings: Tensor | None = None,
+    tolerance: float = 1e-7,
 ) -> list[Head]:
     """One head per level, in the order of `levels`.
 
@@ -124,6 +123,7 @@ def fit_heads(
         (S + U, d) rows in the space of the raw features, seen classes first (they set the scale): those of
         the text tower for `text`, those of `prototypes` for `prototype`. Images of unseen classes are then
         not looked at.
+    tolerance : bound on (F − min F)/F at which a regression counts as solved.
     """
     if len(features) != len(labels) or features.dim() != 2:
         raise ValueError(
@@ -143,15 +143,17 @@ def fit_heads(
     x = standardiser(features)
     if embeddings is None:
         counts = [seen + z for z in levels]
-        return [Head(standardiser, w, b) for w, b in _fit_nested(x, labels, counts, penalty)]
+        return [Head(standardiser, w, b) for w, b in _fit_nested(x, labels, counts, penalty, tolerance)]
     if len(embeddings) < seen + max(levels) or embeddings.shape[1:] != features.shape[1:]:
         raise ValueError(
             f"level {max(levels)} needs embeddings ({seen + max(levels)}, {features.shape[1]}) "
             f"of its seen and unseen classes, not {tuple(embeddings.shape)}"
         )
     rows = normalize(embeddings.double(), dim=1)
-    ((weights, bias),) = _fit_nested(x, labels, [seen], penalty)
-    temperature, offset = _calibrate(x, normalize(features.double(), dim=1) @ rows[:seen].T, labels, penalty)
+    ((weights, bias),) = _fit_nested(x, labels, [seen], penalty, tolerance)
+    temperature, offset = _calibrate(
+        x, normalize(features.double(), dim=1) @ rows[:seen].T, labels, penalty, tolerance
+    )
     return [
         Head(standardiser, weights, bias, CosineRows(rows[seen : seen + z], temperature, offset))
         for z in levels
@@ -172,7 +174,9 @@ def _require_images(labels: Tensor, classes: int, count: int = 1) -> None:
         raise ValueError(f"class {short} has {int(found[short])} training images; it needs at least {count}")
 
 
-def _calibrate(x: Tensor, cosines: Tensor, labels: Tensor, penalty: float) -> tuple[float, float]:
+def _calibrate(
+    x: Tensor, cosines: Tensor, labels: Tensor, penalty: float, tolerance: float
+) -> tuple[float, float]:
     """Temperature and offset of embedding logits, from seen classes that play unseen ones.
 
     x (n, d) standardised features and cosines (n, S) of the seen classes' training images.
@@ -187,7 +191,7 @@ def _calibrate(x: Tensor, cosines: Tensor, labels: Tensor, penalty: float) -> tu
         plays = torch.arange(classes) % _FOLDS == fold
         known = ~plays[labels]
         ((weights, bias),) = _fit_nested(
-            x[known], ((~plays).cumsum(0) - 1)[labels[known]], [int((~plays).sum())], penalty
+            x[known], ((~plays).cumsum(0) - 1)[labels[known]], [int((~plays).sum())], penalty, tolerance
         )
         # Which regression row is right does not depend on the two numbers, so all of them are one class, 0.
         rest = (x @ weights.T + bias).logsumexp(dim=1, keepdim=True)
@@ -212,9 +216,9 @@ def _calibrate(x: Tensor, cosines: Tensor, labels: Tensor, penalty: float) -> tu
 
 
 def _fit_nested(
-    x: Tensor, labels: Tensor, counts: Sequence[int], penalty: float
+    x: Tensor, labels: Tensor, counts: Sequence[int], penalty: float, tolerance: float
 ) -> list[tuple[Tensor, Tensor]]:
-    """Minimisers (W, b) of F over the images of the first `count` classes, for each count, to `_TOLERANCE`.
+    """Minimisers (W, b) of F over the images of the first `count` classes, for each count, to `tolerance`.
 
     The largest problem is solved first, from zero; each smaller one starts from the rows it shares with the
     one before, which lie close to its optimum (rows of a class never met would not).
@@ -232,13 +236,18 @@ def _fit_nested(
     for count in sorted(set(counts), reverse=True):
         images = int(torch.searchsorted(labels, count))
         weights = weights[:count] - weights[:count].mean(dim=0)
-        weights = _newton(weights, x[:images], labels[:images], penalty, preconditioner)
+        weights = _newton(weights, x[:images], labels[:images], penalty, preconditioner, tolerance)
         found[count] = weights[:, 1:] @ axes.T, weights[:, 0].clone()
     return [found[count] for count in counts]
 
 
 def _newton(
-    weights: Tensor, x: Tensor, labels: Tensor, penalty: float, preconditioner: _Preconditioner
+    weights: Tensor,
+    x: Tensor,
+    labels: Tensor,
+    penalty: float,
+    preconditioner: _Preconditioner,
+    tolerance: float,
 ) -> Tensor:
     """Newton's method; its steps by conjugate gradients in float32, values and gradients in float64.
 
@@ -254,7 +263,7 @@ def _newton(
         gradient[:, 1:] += penalty * weights[:, 1:]
         curvature = (p.sum(dim=0) - p.square().sum(dim=0)).clamp(min=1e-12)
         excess = gradient[:, 1:].square().sum() / penalty + (gradient[:, 0].square() / curvature).sum()
-        if excess.item() / 2 <= _TOLERANCE * value:
+        if excess.item() / 2 <= tolerance * value:
             # A common shift of all rows changes no probability, and without it the penalty is least.
             return weights - weights.mean(dim=0)
         p = p.to(precision)

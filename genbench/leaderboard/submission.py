@@ -1,0 +1,88 @@
+"""Takes the records of a submitted plugin onto the boards, without running any of its code.
+
+A submission is a folder that a job without any rights has filled::
+
+    records/<suite>/<measure>.json     what `genbench run --records` wrote
+    checks.json                        measure to what the conformance kit said
+
+Nothing in it is believed: records are validated against the evidence that ships, names and sizes are checked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from genbench.engine.store import write_atomically
+from genbench.errors import UserError
+from genbench.leaderboard.build import Folders
+from genbench.leaderboard.evidence import suite_evidence
+from genbench.leaderboard.validate import LARGEST, read_record, record_files
+from genbench.leaderboard.verify import remember, suite_records
+from genbench.records import record_text
+
+__all__ = ["CHECKS", "accept"]
+
+CHECKS = "checks.json"
+_MOST = 50
+"""Records of one submission."""
+
+
+def accept(submission: Path, folders: Folders) -> list[str]:
+    """Add the records of a submission to those of the boards; returns "suite/measure" of each."""
+    found = record_files(submission / "records")
+    if sum(map(len, found.values())) > _MOST:
+        raise UserError(f"{submission} has more than {_MOST} records; submit them in parts")
+    checks = _checks(submission / CHECKS)
+    # All are read before one is written: a submission is taken whole or not at all.
+    records = [read_record(path, suite_evidence(suite)) for suite, paths in found.items() for path in paths]
+    for record in records:
+        _require_own_name(record, folders.records)
+    for record in records:
+        target = folders.records / record["suite"] / f"{record['measure']['name']}.json"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, record_text(record))
+    for suite in found:
+        names = {record["measure"]["name"] for record in records if record["suite"] == suite}
+        passed = {name: entry for name, entry in checks.items() if name in names}
+        remember(folders.trust, suite_records(folders.records, suite), checked=passed)
+    return [f"{record['suite']}/{record['measure']['name']}" for record in records]
+
+
+def _require_own_name(record: Mapping[str, Any], folder: Path) -> None:
+    name, plugin = record["measure"]["name"], record["plugin"]
+    if plugin["kind"] != "package":
+        raise UserError(
+            f"{name} is offered by no package; submit a folder plugins/NAME with a pyproject.toml"
+        )
+    path = folder / record["suite"] / f"{name}.json"
+    if path.exists():
+        owner = read_record(path)["plugin"]["distribution"]
+        if owner != plugin["distribution"]:
+            raise UserError(f"{name!r} is on the board already, by {owner}; rename yours")
+
+
+def _checks(path: Path) -> dict[str, dict[str, Any]]:
+    """What the conformance kit said, with nothing in it that a board could not show."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise UserError(f"{path} is larger than any report of the conformance kit")
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            str(name): {
+                "passed": entry["passed"] is True,
+                "checks": int(entry["checks"]),
+                "genbench": str(entry["genbench"])[:50],
+                "findings": {
+                    str(key)[:100]: "unchanged" if value == "unchanged" else "changes"
+                    for key, value in list(entry["findings"].items())[:50]
+                },
+            }
+            for name, entry in content.items()
+        }
+    except OSError as problem:
+        raise UserError(f"{path} cannot be read: {problem.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise UserError(f"{path} is not a report of the conformance kit") from None

@@ -1,0 +1,95 @@
+"""What is known about records beyond what they claim: readings recomputed, conformance checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from genbench import __version__
+from genbench.engine.guard import Limits
+from genbench.errors import UserError
+from genbench.leaderboard.evidence import suite_evidence
+from genbench.leaderboard.recompute import Agreement, compare, draw, recompute
+from genbench.leaderboard.trust import read_trust, verifiable, write_trust
+from genbench.leaderboard.validate import read_records, record_files
+from genbench.registry import load_registry
+
+__all__ = ["check_conformance", "remember", "suite_records", "verify_sample"]
+
+_INVARIANCE = "same function, "
+"""How the conformance kit names what should leave a measure unchanged."""
+
+
+def suite_records(folder: Path, suite: str) -> list[dict[str, Any]]:
+    """Every record of a suite, validated."""
+    paths = record_files(folder).get(suite, [])
+    if not paths:
+        raise UserError(f"{folder} holds no records of suite {suite!r}")
+    return read_records(paths, suite_evidence(suite))
+
+
+def verify_sample(
+    records: Sequence[Mapping[str, Any]],
+    sample: int,
+    *,
+    seed: int,
+    limits: Limits,
+    slowest: float = math.inf,
+    jobs: int | None = None,
+    quiet: bool = False,
+) -> list[Agreement]:
+    """Recompute random readings in an empty store and compare them."""
+    chosen = draw(records, sample, seed, slowest)
+    if not chosen:
+        raise UserError("there is no reading of an installed measure to recompute")
+    found = recompute(chosen, records[0]["suite"], limits=limits, jobs=jobs, quiet=quiet)
+    return [
+        one for record in records if record["measure"]["name"] in chosen for one in compare(record, found)
+    ]
+
+
+def check_conformance(measure: str, limits: Limits) -> dict[str, Any]:
+    """What the conformance kit says of one measure: whether it passed, and what leaves it unchanged."""
+    from genbench.conformance import run_checks
+
+    report = run_checks(load_registry().get("measures", measure).source, measure, limits)
+    return {
+        "passed": not report.failed and report.ran > 0,
+        "checks": report.ran,
+        "genbench": __version__,
+        "findings": {
+            result.name.removeprefix(_INVARIANCE): "unchanged"
+            if result.detail.startswith("unchanged")
+            else "changes"
+            for result in report.results
+            if result.name.startswith(_INVARIANCE) and result.outcome == "finding"
+        },
+    }
+
+
+def remember(
+    folder: Path,
+    records: Sequence[Mapping[str, Any]],
+    agreements: Sequence[Agreement] = (),
+    checked: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    """Add what was found out to the suite's trust file; entries of other code or readings are forgotten."""
+    suite = records[0]["suite"]
+    before = read_trust(folder, suite)
+    entries = {}
+    for record in records:
+        name = record["measure"]["name"]
+        old = before.get(name, {})
+        entry = old if old.get("of") == verifiable(record) else {}
+        mine = [one for one in agreements if one.measure == name]
+        good = {one.subject for one in mine if one.agrees}
+        # A reading that could not be reproduced takes the mark from the whole row.
+        known = set() if len(good) < len(mine) else {*entry.get("reproduced", []), *good}
+        entry = {"of": verifiable(record), "reproduced": sorted(known), "checked": entry.get("checked")}
+        if checked and name in checked:
+            entry["checked"] = dict(checked[name])
+        if entry["reproduced"] or entry["checked"]:
+            entries[name] = entry
+    write_trust(folder, suite, entries)

@@ -1,0 +1,343 @@
+"""Leaderboards: from records to tables, what is stale, what was verified, what can be reproduced."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Run
+from test_records import make_record, numbers, write
+
+from genbench.errors import UserError
+from genbench.leaderboard.board import read_boards
+from genbench.leaderboard.build import Folders, build, stale
+from genbench.leaderboard.export import export
+from genbench.leaderboard.recompute import Agreement, draw, what_differs
+from genbench.leaderboard.submission import accept
+from genbench.leaderboard.trust import read_trust, trust_of
+from genbench.leaderboard.validate import read_record
+from genbench.leaderboard.verify import remember
+from genbench.records import body_hash
+
+COMMITTED = Path(__file__).parent.parent / "leaderboards"
+HOSTILE = (
+    """<script>document.title = "owned"</script> | [x](javascript:alert(1)) ![](http://evil.example/x.png)"""
+)
+
+
+def records() -> list[dict[str, Any]]:
+    """A baseline, four measures, one without a value and one that means harm."""
+    nothing: dict[str, float | None] = dict.fromkeys(numbers(0), None)
+    some = {s: v if "clip" in s else None for s, v in numbers(3).items()}
+    return [
+        make_record("baseline_size", {s: float(i) for i, s in enumerate(numbers(0))}, category="baseline"),
+        make_record("first", numbers(1), category="margin"),
+        make_record("second", numbers(2), higher_means="better"),
+        make_record("twin_of_second", {s: 2 * v for s, v in numbers(2).items() if v}, higher_means="better"),
+        make_record("clip_only", some, paper="001 (27)"),
+        make_record("silent", nothing),
+        make_record(
+            "hostile", numbers(4), summary=HOSTILE, description=f"{HOSTILE}\n\n{HOSTILE}",
+            category='<b onmouseover="x">', paper="<i>5</i>", version="</script>",
+        ),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    """Boards of those records; copy them, never change them."""
+    folder = tmp_path_factory.mktemp("boards")
+    for record in records():
+        write(folder / "records", record)
+    folders = Folders(folder, folder / "records")
+    build(folders)
+    return folders
+
+
+@pytest.fixture
+def boards(built, tmp_path) -> Folders:
+    shutil.copytree(built.boards, tmp_path / "boards")
+    return Folders(tmp_path / "boards", tmp_path / "boards" / "records")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_rebuilding_gives_the_same_bytes(boards) -> None:
+    before = content(boards.boards)
+    assert {"mini.json", "mini.md", "site/index.html", "site/mini/measures/first.html"} <= before.keys()
+    for name in ("mini.json", "mini.md"):
+        (boards.boards / name).unlink()
+    shutil.rmtree(boards.boards / "site")
+    build(boards)
+    assert content(boards.boards) == before
+    assert stale(boards) == []
+
+
+def test_the_check_names_what_is_stale(boards, run: Run) -> None:
+    assert stale(boards) == []
+    page = boards.boards / "site" / "mini" / "index.html"
+    page.write_text(page.read_text().replace("first", "worst"))
+    (boards.boards / "mini.md").unlink()
+    (boards.boards / "other.json").write_text("{}")
+    done = run("leaderboard", "check", "--to", boards.boards)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"{boards.boards}/mini.md is missing",
+        f"{boards.boards}/other.json is not made from any record",
+        f"{page} is stale or was edited by hand",
+    ]
+    build(boards)
+    assert stale(boards) == []
+    (boards.records / "mini" / "first.json").unlink()
+    assert f"{boards.boards}/site/mini/measures/first.html is not made from any record" in stale(boards)
+
+
+def test_a_tampered_record_stops_the_build_in_one_sentence(boards, run: Run) -> None:
+    path = boards.records / "mini" / "first.json"
+    path.write_text(path.read_text().replace('"status": "ok"', '"status": "failed"', 1))
+    done = run("leaderboard", "build", "--to", boards.boards)
+    assert done.returncode == 2
+    assert "changed after it was written" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_rows_are_ranked_with_ties(built) -> None:
+    from genbench.scoring.practical import tied_ranks
+
+    (board,) = read_boards(built.records, built.trust)
+    ranks = tied_ranks([row.score for row in board.rows])
+    assert [row.rank for row in board.rows] == ranks
+    known = [rank for rank in ranks if rank is not None]
+    assert known == sorted(known)
+    rows = {row.name: row for row in board.rows}
+    assert "second" in rows["twin_of_second"].tied
+    assert rows["second"].rank == rows["twin_of_second"].rank
+    assert board.rows[-1].name == "silent"
+    assert rows["silent"].rank is None
+    assert rows["baseline_size"].baseline
+    document = json.loads((built.boards / "mini.json").read_text())
+    assert [row["measure"] for row in document["rows"]] == [row.name for row in board.rows]
+    assert document["rows"][0]["sign_error"]["slices"].keys() == {"robustness", "zero_shot"}
+    assert rows["clip_only"].score is not None
+    assert rows["clip_only"].score.dropped == 8
+
+
+def test_a_plugin_that_calls_itself_a_baseline_is_none(tmp_path) -> None:
+    write(tmp_path / "records", make_record("mine", numbers(0), category="baseline"))
+    (board,) = read_boards(tmp_path / "records", tmp_path / "trust")
+    assert not board.rows[0].baseline
+
+
+def test_hostile_texts_are_harmless_in_markdown(built) -> None:
+    text = (built.boards / "mini.md").read_text()
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(lines) == 2 + 7
+    assert "<script" not in text
+    assert "<b " not in text
+    assert "](javascript" not in text
+    assert "![](" not in text
+    import re
+
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {12}, "no cell opens another"
+
+
+# -- trust -------------------------------------------------------------------------------------------
+
+
+def agreement(measure: str, subject: str, found: float) -> Agreement:
+    return Agreement(measure, subject, 1.0, found, "ok", "ok")
+
+
+def test_trust_is_earned_and_lost(tmp_path) -> None:
+    record, other = make_record("first", numbers(1)), make_record("second", numbers(2))
+    passed = {"passed": True, "checks": 9, "genbench": "0.1.0", "findings": {"permuted units": "unchanged"}}
+
+    def trust(record: dict[str, Any]) -> Any:
+        return trust_of(record, read_trust(tmp_path, "mini"))
+
+    assert trust(record).level == "claimed"
+    remember(tmp_path, [record, other], checked={"first": passed})
+    assert trust(record).level == "checked"
+    assert trust(record).findings == {"permuted units": "unchanged"}
+    assert trust(other).level == "claimed"
+    remember(tmp_path, [record, other], [agreement("first", "a", 1.0), agreement("first", "b", 1.0 + 1e-9)])
+    assert trust(record).level == "reproduced"
+    assert trust(record).reproduced == ["a", "b"]
+    assert trust(make_record("first", numbers(9))).level == "claimed", "another record starts anew"
+    remember(tmp_path, [record, other], [agreement("first", "c", 1.1)])
+    assert trust(record).level == "checked", "a reading that differs takes the mark away"
+
+
+def test_a_broken_trust_file_is_named(tmp_path) -> None:
+    (tmp_path / "mini.json").write_text("[1]")
+    with pytest.raises(UserError, match="verify again"):
+        read_trust(tmp_path, "mini")
+
+
+def test_agreement_is_to_the_bit_or_the_tolerance() -> None:
+    assert agreement("m", "a", 1.0).same_bits
+    assert agreement("m", "a", 1.00001).agrees
+    assert not agreement("m", "a", 1.00001).same_bits
+    assert not agreement("m", "a", 1.001).agrees
+    assert not Agreement("m", "a", 1.0, None, "ok", "failed").agrees
+    assert Agreement("m", "a", None, None, "not_applicable", "not_applicable").same_bits
+
+
+def test_a_draw_is_a_function_of_its_seed() -> None:
+    found = [make_record("params", numbers(1)), make_record("not_installed", numbers(2))]
+    assert draw(found, 4, seed=0) == draw(found, 4, seed=0)
+    assert draw(found, 4, seed=0) != draw(found, 4, seed=1)
+    assert draw(found, 100, seed=0).keys() == {"params"}
+    assert draw(found, 4, seed=0, slowest=0.1) == {}
+
+
+# -- with real readings ------------------------------------------------------------------------------
+
+
+@pytest.mark.xdist_group("quick_store")
+def test_what_is_stored_is_recorded_in_the_same_bytes_again(quick_store, run: Run, tmp_path) -> None:
+    shutil.copytree(quick_store, tmp_path / "store")
+    texts = []
+    for folder in ("first", "second"):
+        done = run(
+            "run", "-s", "mini-quick", "-m", "params", "--store", "store", "--records", folder, "--json"
+        )
+        assert done.returncode == 0, done.stderr
+        texts.append(content(tmp_path / folder))
+    assert texts[0] == texts[1]
+    names = ("baseline_constant", "baseline_random", "baseline_size", "params")
+    assert sorted(texts[0]) == [f"mini-quick/{name}.json" for name in names]
+    record = read_record(tmp_path / "first" / "mini-quick" / "params.json")
+    assert record["statuses"] == {"ok": 6}
+    assert record["evidence"] is None, "built here, not out of a pack"
+    assert record["provenance"]["command"] == "genbench run --suite mini-quick --measure params"
+    assert len({reading["key"] for reading in record["readings"]}) == 6
+    done = run("leaderboard", "build", "--records", "first", "--to", "boards")
+    assert done.returncode == 2
+    assert "ships no evidence pack" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (COMMITTED / "records").is_dir(), reason="no records are committed yet")
+def test_a_row_is_computed_again_and_a_forged_reading_found_out(run: Run, tmp_path) -> None:
+    """A forger who recomputes scores and hash passes every check but this one."""
+    record = json.loads((COMMITTED / "records" / "mini" / "params.json").read_text())
+    values = {reading["subject"]: reading["value"] for reading in record["readings"]}
+    values["mini-clip:rn6"] *= 1.01
+    forged = make_record("params", values, **{k: v for k, v in record["measure"].items() if k != "name"})
+    forged["provenance"] = record["provenance"] | {"packages": {"torch": "1"}}
+    forged["sha256"] = body_hash(forged)
+    write(tmp_path / "leaderboards" / "records", forged)
+    build(Folders(tmp_path / "leaderboards", tmp_path / "leaderboards" / "records"))
+    done = run("reproduce", "leaderboards/mini.json#params")
+    assert done.returncode == 1, done.stderr
+    assert "12 of 13 readings agree to the bit; NOT reproduced" in done.stdout
+    assert "torch was 1 and is" in done.stdout
+
+
+def test_what_differs_is_said() -> None:
+    from genbench.registry import load_registry
+
+    record = make_record("params", numbers(1))
+    record["provenance"]["packages"]["numpy"] = "0.1"
+    found = what_differs(record, load_registry().measures["params"])
+    assert found[0].startswith("numpy was 0.1 and is ")
+    assert found[-1] == "the source code of the measure is another"
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ("mini.json", "names no row"),
+        ("nowhere.json#params", "cannot be read"),
+        ("mini.md#params", "is not a board"),
+        ("mini.json#firts", "did you mean 'first'"),
+        ("mini.json#first", "is not installed here"),
+    ],
+)
+def test_reproducing_what_cannot_be_is_one_sentence(built, run: Run, row, sentence) -> None:
+    done = run("reproduce", f"{built.boards}/{row}")
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+# -- submissions -------------------------------------------------------------------------------------
+
+
+def submitted(folder: Path, *found: dict[str, Any], checks: object = None) -> Path:
+    for record in found:
+        write(folder / "records", record)
+    passed = {"passed": True, "checks": 20, "genbench": "0.1.0", "findings": {"dead units": "unchanged"}}
+    report = {record["measure"]["name"]: passed for record in found} if checks is None else checks
+    (folder / "checks.json").write_text(json.dumps(report))
+    return folder
+
+
+def test_a_submission_appears_on_the_board(boards, run: Run, tmp_path) -> None:
+    folder = submitted(tmp_path / "submission", make_record("newcomer", numbers(8)))
+    done = run("leaderboard", "accept", folder, "--to", boards.boards)
+    assert done.returncode == 0, done.stderr
+    assert "accepted mini/newcomer" in done.stdout
+    assert stale(boards) == []
+    rows = {row["measure"]: row for row in json.loads((boards.boards / "mini.json").read_text())["rows"]}
+    assert rows["newcomer"]["trust"] == "checked"
+    assert rows["first"]["trust"] == "claimed"
+
+
+def test_a_submission_is_taken_whole_or_not_at_all(boards, tmp_path) -> None:
+    before = content(boards.boards)
+    stolen = make_record("first", numbers(8))
+    stolen["plugin"]["distribution"] = "someone-else"
+    stolen["sha256"] = body_hash(stolen)
+    single = make_record("single", numbers(8))
+    single["plugin"]["kind"] = "file"
+    single["sha256"] = body_hash(single)
+    bad = make_record("bad", numbers(8))
+    bad["readings"][0]["value"] = 0.0
+    good = make_record("good", numbers(8))
+    for i, (other, checks, sentence) in enumerate(
+        [
+            (stolen, None, "on the board already, by genbench-first"),
+            (single, None, "offered by no package"),
+            (bad, None, "changed after it was written"),
+            (good, ["no"], "not a report of the conformance kit"),
+            (good, {"good": {"passed": True}}, "not a report of the conformance kit"),
+        ]
+    ):
+        folder = submitted(tmp_path / str(i), make_record("a_good_one", numbers(9)), other, checks=checks)
+        with pytest.raises(UserError, match=sentence):
+            accept(folder, boards)
+        assert content(boards.boards) == before
+
+
+# -- the paper kit -----------------------------------------------------------------------------------
+
+
+def test_the_paper_kit(built, run: Run, tmp_path) -> None:
+    arguments = ("export", "--measure", "clip_only", "--records", built.records, "--to", "kit")
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    kit = content(tmp_path / "kit")
+    assert {"table.tex", "papers.bib", "clip_only.pdf", "records/clip_only.json"} <= kit.keys()
+    assert b"\\textbf{\\texttt{clip\\_only}}" in kit["table.tex"]
+    assert b"baseline\\_size" in kit["table.tex"]
+    assert b"2010.11924" in kit["papers.bib"]
+    assert b"2409.01498" in kit["papers.bib"]
+    assert all(kit[name].startswith(b"%PDF") for name in kit if name.endswith(".pdf"))
+    (board,) = read_boards(built.records, built.trust)
+    export(board, "clip_only", built.records, tmp_path / "again")
+    assert content(tmp_path / "again") == kit, "the same bytes again"
+
+
+# -- what is committed -------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not (COMMITTED / "records").is_dir(), reason="no records are committed yet")
+def test_the_committed_boards_are_what_the_committed_records_give() -> None:
+    assert stale(Folders(COMMITTED, COMMITTED / "records")) == []

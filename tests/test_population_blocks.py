@@ -1,0 +1,373 @@
+"""Populations trained in blocks: suites, cells, evidence, the record table and its scores."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import Run, cell_files
+from PIL import Image
+from safetensors.torch import load_file
+
+from genbench.contract import DataRequest
+from genbench.data import digits, glyphs
+from genbench.data.corruptions import CORRUPTIONS, corrupt
+from genbench.engine.cells import Outcome, Status, make_cell
+from genbench.engine.steps import load_step
+from genbench.engine.store import Store
+from genbench.errors import UserError
+from genbench.population.block_plan import BlockPlan
+from genbench.population.domain_folder import load_domains
+from genbench.population.plan import plan_population
+from genbench.population.pools import Choice, heldout_images, training_set
+from genbench.suites import PopulationSuite, load_suite
+from genbench.suites.population import CORRUPTION_NAMES
+
+SUITE = """
+name = "tiny-blocks"
+summary = "a few stacked networks"
+kind = "population"
+
+[data]
+dataset = "digits"
+seed = 0
+heldout_size = 200
+corruptions = ["gaussian_noise", "contrast"]
+severities = [1, 5]
+shifted_images = 100
+
+[train]
+stacked = true
+architecture = "fcn"
+optimizer = "sgd"
+momentum = 0.9
+weight_decay = 0.0
+batch_size = 32
+stop = "accuracy"
+stop_cross_entropy = 0.01
+max_epochs = 60
+depth = 1
+learning_rate = 0.1
+
+[grid]
+train_size = [40, 160]
+width = [8, 16]
+seed = [0, 1, 2]
+"""
+
+
+@pytest.fixture
+def suite_file(tmp_path: Path) -> Path:
+    path = tmp_path / "blocks.toml"
+    path.write_text(SUITE)
+    return path
+
+
+def pool(folder: Path, kind: str, datasets: list[str], **inputs: object) -> Path:
+    """A pool as the engine stores it; the folder of its cell."""
+    given = {"datasets": datasets, "domains": False, "seed": 0, **inputs}
+    with Store(folder) as store:
+        cell = make_cell(f"population_{kind}", kind, given)
+        result = load_step(cell.kind)(given, {}, store.stage(cell.key))
+        store.commit(cell, Outcome(Status.OK, result=result), {})
+        return store.folder(cell.key)
+
+
+# -- suites ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "networks"),
+    [
+        ("nin-digits", 270), ("nin-glyphs", 80), ("nin-fashion", 240), ("nin-cifar10-svhn", 10_000),
+        ("cifar10-ood", 2160), ("domains", 60),
+    ],
+)  # fmt: skip
+def test_suites_that_ship(name, networks) -> None:
+    suite = load_suite(name)
+    assert isinstance(suite, PopulationSuite)
+    assert suite.networks == networks
+    assert str(networks) in suite.summary.replace(",", "")
+    plan = plan_population(suite)
+    quick = plan_population(load_suite(name, quick=True))
+    assert isinstance(plan, BlockPlan)
+    assert len(plan.subjects) == networks == sum(len(block.inputs["networks"]) for block in plan.blocks)
+    keys = [cell.key for cell in [*plan.cells(), *quick.cells()]]
+    assert len(set(keys)) == len(keys)
+
+
+def test_nin_digits_is_the_grid_the_issue_asks_for() -> None:
+    suite = load_suite("nin-digits")
+    assert isinstance(suite, PopulationSuite)
+    assert {name: len(values) for name, values in suite.grid.items()} == {
+        "train_size": 2, "depth": 3, "width": 3, "learning_rate": 3, "seed": 5,
+    }  # fmt: skip
+    assert (suite.train["architecture"], suite.train["stop_cross_entropy"]) == ("nin", 0.01)
+
+
+def test_networks_that_differ_in_rates_and_seeds_share_a_block() -> None:
+    plan = plan_population(load_suite("nin-digits"))
+    assert isinstance(plan, BlockPlan)
+    assert [len(block.inputs["networks"]) for block in plan.blocks] == [15] * 18
+
+
+def test_adaptive_optimizers_take_their_share_of_the_learning_rate() -> None:
+    plan = plan_population(load_suite("cifar10-ood"))
+    assert isinstance(plan, BlockPlan)
+    rates = {"sgd": set(), "adam": set(), "rmsprop": set()}
+    for block in plan.blocks:
+        for network in block.inputs["networks"]:
+            rates[block.inputs["recipe"]["optimizer"]].add(round(network["learning_rate"], 9))
+    assert rates["sgd"] == {0.1, 0.032, 0.01}
+    assert rates["adam"] == rates["rmsprop"] == {0.001, 0.00032, 0.0001}
+
+
+def test_suites_know_every_corruption() -> None:
+    assert set(CORRUPTION_NAMES) == set(CORRUPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("stacked = true", "stacked = 1", "train.stacked = 1, expected true or false"),
+        ('"contrast"]', '"snow"]', "each the name of a corruption"),
+        ("severities = [1, 5]", "severities = [0]", "each an integer from 1 to 5"),
+        ('corruptions = ["gaussian_noise", "contrast"]\n', "", "there is no data.corruptions"),
+        ("train_size = [40, 160]\n", "", "'train_size' must be in exactly one of [data]"),
+        ('stop = "accuracy"', 'stop = "soon"', "train.stop = 'soon'"),
+        ('architecture = "fcn"', 'architecture = "vgg"', "train.architecture = 'vgg'"),
+        ("depth = 1", "depth = 1\ndropout = 1.0", "train.dropout = 1.0, expected a number in [0, 1)"),
+        ("depth = 1", "depth = 1\nlabel_noise = 0.1", "unknown key 'train.label_noise'"),
+        ("[grid]", "[grid]\nlabel_noise = [0.0, 2.0]", "grid.label_noise = 2.0"),
+    ],
+)
+def test_a_wrong_suite_gets_a_sentence(suite_file, old, new, words) -> None:
+    assert old in SUITE
+    suite_file.write_text(SUITE.replace(old, new))
+    with pytest.raises(UserError) as problem:
+        load_suite(str(suite_file))
+    assert words in str(problem.value)
+
+
+# -- images ------------------------------------------------------------------------------------------
+
+
+def test_smaller_training_sets_are_part_of_larger_ones(tmp_path) -> None:
+    folder = pool(tmp_path / "pool", "training", ["digits"])
+    small, large = (training_set(folder, Choice("digits", size, 0.0, "", 3)) for size in (50, 400))
+    assert torch.equal(small.labels, large.labels[:50])
+    raw = digits.DATASET.load(DataRequest()).train.batch(range(1078)).float() / 255
+    assert small.images.shape == (50, 1, 8, 8)
+    assert float(small.images.mean()) == pytest.approx(0, abs=1e-5)
+    back = small.images * small.std + small.mean
+    assert all(float((raw - image).abs().amax(dim=(1, 2, 3)).min()) < 1e-5 for image in back[:5])
+    with pytest.raises(UserError, match="train_size = 5000, but digits has 1078 training images"):
+        training_set(folder, Choice("digits", 5000, 0.0, "", 3))
+
+
+def test_label_noise_draws_a_share_of_the_labels_anew(tmp_path) -> None:
+    folder = pool(tmp_path / "pool", "training", ["digits"])
+    clean, noisy, again = (
+        training_set(folder, Choice("digits", 1000, share, "", 0)) for share in (0.0, 0.4, 0.4)
+    )
+    assert torch.equal(clean.images, noisy.images)
+    assert torch.equal(noisy.labels, again.labels)
+    # Of the 400 drawn anew a tenth comes out as it was.
+    assert int((clean.labels != noisy.labels).sum()) == pytest.approx(360, abs=25)
+
+
+def test_a_domain_that_is_left_out_is_not_trained_on(tmp_path) -> None:
+    training = pool(tmp_path / "a", "training", ["glyphs"], domains=True)
+    heldout = pool(tmp_path / "b", "heldout", ["glyphs"], domains=True)
+    data = glyphs.DATASET.load(DataRequest())
+    choice = Choice("glyphs", 3600, 0.0, "mono", 0)
+    place = data.domain_names.index("mono")
+    # Not even opened: a process that runs measures reads the other domains' files alone.
+    next(training.glob(f"*.{place}.safetensors")).unlink()
+    chosen = training_set(training, choice)
+    assert len(chosen.labels) == 3600
+    inside, outside = (heldout_images(heldout, choice, inside=flag)[0] for flag in (True, False))
+    expected = data.heldout.images[data.heldout.domains == place]
+    assert torch.equal(inside, expected)
+    assert len(outside) == len(data.heldout) - len(expected)
+    with pytest.raises(UserError, match="glyphs has no domain 'gothic'; it has sans, mono, serif"):
+        heldout_images(heldout, Choice("glyphs", 10, 0.0, "gothic", 0), inside=True)
+    with pytest.raises(UserError, match="digits has no domains to leave out"):
+        pool(tmp_path / "c", "training", ["digits"], domains=True)
+
+
+def test_a_folder_of_domains_is_read_as_domainbed_lays_it_out(tmp_path) -> None:
+    for domain, level in (("art", 40), ("photo", 200)):
+        for name in ("cat", "dog"):
+            (tmp_path / domain / name).mkdir(parents=True)
+            for i in range(5):
+                Image.fromarray(np.full((40, 50, 3), level + i, np.uint8)).save(
+                    tmp_path / domain / name / f"{i}.png"
+                )
+    data = load_domains(tmp_path, seed=0)
+    assert data.domain_names == ("art", "photo")
+    assert data.class_names == ("cat", "dog")
+    assert (len(data.train), len(data.heldout)) == (16, 4)
+    assert data.heldout.domains.bincount().tolist() == [2, 2]
+    assert data.train.images.shape[1:] == (3, 32, 32)
+    dark = data.train.images[data.train.domains == 0]
+    assert int(dark.max()) < 50
+    with pytest.raises(UserError, match="lacks image files of two domains or more"):
+        load_domains(tmp_path / "art", seed=0)
+
+
+# -- a run -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> dict[str, object]:
+    """One run of the tiny suite: its folder and what it printed as JSON."""
+    import subprocess
+
+    from conftest import command
+
+    folder = tmp_path_factory.mktemp("blocks")
+    (folder / "blocks.toml").write_text(SUITE)
+    done = subprocess.run(
+        command(
+            "run", "--suite", "blocks.toml", "--measure", "param_norm", "--measure", "gradient_norm",
+            "--store", "store", "--table", "table.csv", "--json",
+        ),
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return {"folder": folder, "document": json.loads(done.stdout)}
+
+
+def test_every_network_is_read_and_judged(finished) -> None:
+    document = finished["document"]
+    assert len(document["evidence"]) == 12
+    for found in document["evidence"].values():
+        assert found["converged"]
+        assert found["train_accuracy"] >= 0.99
+        assert found["test_size"] == 200
+        assert found["gap"] == pytest.approx(found["train_accuracy"] - found["test_accuracy"])
+        shifted = found["shifted_accuracy"]
+        assert set(shifted) == {f"{n}.{s}" for n in ("gaussian_noise", "contrast") for s in (1, 5)}
+        mean = (shifted["contrast.1"] + shifted["contrast.5"]) / 2
+        assert found["gap_ood_contrast"] == pytest.approx(found["train_accuracy"] - mean)
+        everything = sum(shifted.values()) / 4
+        assert found["gap_ood_corrupted"] == pytest.approx(found["train_accuracy"] - everything)
+    statuses = {r["status"] for m in document["measures"] for r in m["readings"]}
+    assert statuses == {"ok"}
+
+
+def test_the_record_table_has_every_column_and_exact_values(finished) -> None:
+    with (finished["folder"] / "table.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    document = finished["document"]
+    assert len(rows) == 12
+    wanted = {
+        "hp.train_size", "hp.width", "seed", "gap", "gap_ood_contrast",
+        "gap_ood_gaussian_noise", "gap_ood_corrupted", "test_error", "test_size", "converged",
+        "complexity.param_norm", "complexity.gradient_norm", "complexity.baseline_size",
+    }  # fmt: skip
+    assert wanted <= set(rows[0])
+    readings = {m["name"]: [r["value"] for r in m["readings"]] for m in document["measures"]}
+    assert [float(row["complexity.param_norm"]) for row in rows] == readings["param_norm"]
+    assert [float(row["gap"]) for row in rows] == [found["gap"] for found in document["evidence"].values()]
+
+
+def test_score_on_the_table_gives_the_scores_of_the_run(run: Run, finished) -> None:
+    done = run("score", finished["folder"] / "table.csv", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["scores"] == finished["document"]["scores"]
+    found = {row["score"] for row in finished["document"]["scores"]}
+    assert found == {"sign_error", "affine_oracle", "kendall", "independence", "pgdl", "cms"}
+    targets = {r["target"] for r in finished["document"]["scores"] if r["score"] == "kendall"}
+    assert targets == {"gap", "gap_ood_contrast", "gap_ood_gaussian_noise", "gap_ood_corrupted"}
+
+
+def test_a_second_run_computes_nothing_and_prints_every_score(run: Run, finished, tmp_path) -> None:
+    folder = finished["folder"]
+    done = run("run", "--suite", "blocks.toml", "--measure", "param_norm", "--store", "store", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "nothing to compute" in done.stderr
+    for title in ("Robust sign-error", "Affine oracle", "Granulated Kendall", "PGDL", "CMS and eCMS"):
+        assert title in done.stdout
+    assert f"table: {Path('store') / 'tables' / 'tiny-blocks.csv'}" in done.stdout
+    assert (folder / "store/tables/tiny-blocks.csv").is_file()
+
+
+def test_networks_of_several_data_sets_are_judged_each_on_its_own(run: Run, suite_file) -> None:
+    text = SUITE.replace('dataset = "digits"\n', "").replace('stop = "accuracy"', 'stop = "epochs"')
+    text = text.replace("max_epochs = 60", "max_epochs = 1").replace("width = [8, 16]\n", "")
+    text = text.replace("train_size = [40, 160]", 'width = [8]\ndataset = ["digits", "glyphs"]')
+    text = text.replace("seed = [0, 1, 2]", "seed = [0, 1]").replace("[data]", "[data]\ntrain_size = 40")
+    suite_file.write_text(text.replace("[data]", "[data]\nclasses = 5"))
+    done = run("run", "--suite", suite_file, "--measure", "params", "--store", "s", "--json", "--jobs", "1")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    shapes = {label: found["shape"] for label, found in document["evidence"].items()}
+    sides = {label: (shape["channels"], shape["height"]) for label, shape in shapes.items()}
+    assert sides == {
+        f"width=8 dataset={name} seed={seed}": side
+        for name, side in (("digits", (1, 8)), ("glyphs", (3, 32)))
+        for seed in (0, 1)
+    }
+    assert {shape["classes"] for shape in shapes.values()} == {5}
+    # No one set of held-out images to resample; the record table compares them all the same.
+    assert {m["sign_error"] for m in document["measures"]} == {None}
+    assert document["scores"]
+
+
+def test_one_worker_gives_the_same_bits(run: Run, finished, tmp_path) -> None:
+    (tmp_path / "blocks.toml").write_text(SUITE)
+    done = run(
+        "run", "--suite", "blocks.toml", "--measure", "baseline_size", "--store", "store", "--jobs", "1"
+    )
+    assert done.returncode == 0, done.stderr
+    two_workers, one_worker = cell_files(finished["folder"] / "store"), cell_files(tmp_path / "store")
+    assert sum(name.endswith("final.safetensors") for name in one_worker) == 12 + 4
+    assert one_worker.items() <= two_workers.items()
+
+
+def test_a_reading_opens_one_network_of_its_block(finished) -> None:
+    plan = plan_population(load_suite(str(finished["folder"] / "blocks.toml")))
+    assert isinstance(plan, BlockPlan)
+    cells = finished["folder"] / "store" / "cells"
+    folder = {path.parent.name: path.parent for path in cells.rglob("manifest.json")}
+    subject = plan.subjects[5]
+    block = folder[subject.network.parents["block"]]
+    one = load_file(folder[subject.network.key] / "final.safetensors")
+    stacked = load_file(block / "final.safetensors")
+    place = plan.places[subject.label]
+    assert {name: tuple(value.shape) for name, value in one.items()} == {
+        name: tuple(value.shape[1:]) for name, value in stacked.items()
+    }
+    assert all(torch.equal(value, stacked[name][place]) for name, value in one.items())
+    trace = load_file(folder[subject.network.key] / "trace.safetensors")
+    assert set(trace) == {"loss", "accuracy", "gradient_norm", "gradient_variance"}
+    assert float(trace["accuracy"][-1]) == 1.0
+
+
+def test_corrupted_images_come_from_the_held_out_ones(tmp_path) -> None:
+    heldout = pool(tmp_path / "heldout", "heldout", ["digits"], heldout_size=50)
+    out = tmp_path / "shifts"
+    out.mkdir()
+    inputs = {"corruptions": ["contrast"], "severities": [5], "shifted_images": None, "seed": 0}
+    load_step("population_shifts")(inputs, {"heldout": heldout}, out)
+    images, labels = heldout_images(heldout, Choice("digits", 0, 0.0, "", 0), inside=False)
+    stored = load_file(out / "digits.safetensors")
+    assert torch.equal(stored["labels"], labels)
+    assert torch.equal(stored["contrast.5"], corrupt(images, "contrast", 5))
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("table.txt", "ends in .csv"), ("nowhere/table.csv", "there is no folder nowhere")],
+)
+def test_a_table_that_cannot_be_written_gets_a_sentence(run: Run, suite_file, path, words) -> None:
+    done = run("run", "--suite", suite_file, "--measure", "params", "--table", path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,281 @@
+"""The leaderboard's web site: as files, and in a real browser."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_leaderboard import records
+from test_records import make_record, numbers, write
+
+from genbench.leaderboard.build import SITE_LIMIT, Folders, build
+
+pytestmark = pytest.mark.xdist_group("site")  # one browser at a time
+
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    for record in [*records(), make_record("path_norm", numbers(7), category="path", paper="001 (27)")]:
+        write(folder / "records", record)
+    build(Folders(folder, folder / "records"))
+    return folder / "site"
+
+
+# -- as files ----------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """Elements of a page; every one must be closed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_pages_are_whole_and_ask_nothing_of_another_host(site) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) == 3 + 8
+    for path in pages:
+        found = Page(path).elements
+        ids = [attributes["id"] for _, attributes in found if "id" in attributes]
+        assert len(ids) == len(set(ids))
+        for tag, attributes in found:
+            assert not any(name.startswith("on") for name in attributes), "no script in an attribute"
+            for name in ("src", "href"):
+                target = attributes.get(name)
+                if target is None or target.startswith(("#", "data:")):
+                    continue
+                if target.startswith("https://arxiv.org/"):
+                    assert tag == "a", "a link that a person may follow, nothing that loads by itself"
+                    continue
+                assert (path.parent / target).resolve().is_file(), f"{path}: {target}"
+                assert (path.parent / target).resolve().is_relative_to(site.resolve())
+        scripts = [attributes for tag, attributes in found if tag == "script"]
+        assert all("src" in script or script.get("type") == "application/json" for script in scripts)
+
+
+def test_hostile_texts_are_harmless_in_html(site) -> None:
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert "<script>document" not in text
+        assert "<b onmouseover" not in text
+        assert "<i>5</i>" not in text
+
+
+def test_the_site_is_small_and_plotly_is_in_it_once(site) -> None:
+    files = [path for path in site.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < SITE_LIMIT
+    plotly = [path for path in files if b"plotly.js (" in path.read_bytes()[:200]]
+    assert [path.name for path in plotly] == ["plotly.min.js"]
+    assert b"MIT license" in plotly[0].read_bytes()[:300]
+
+
+# -- in a browser ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    from selenium import webdriver
+    from selenium.common.exceptions import WebDriverException
+    from selenium.webdriver.chrome.service import Service
+
+    names = ("chromium", "chromium-browser", "google-chrome")
+    browser = next((path for name in names if (path := shutil.which(name))), None)
+    program = shutil.which("chromedriver")
+    if browser is None or program is None:
+        pytest.skip("no Chromium with chromedriver on this machine; `make browser` installs it where apt is")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,1000"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    try:
+        started = webdriver.Chrome(options=options, service=Service(program))
+    except WebDriverException as problem:
+        pytest.skip(f"Chromium does not start on this machine: {problem.msg}")
+    yield started
+    started.quit()
+
+
+@pytest.fixture
+def browser(driver) -> Iterator[Any]:
+    """The browser; afterwards, nothing on the console and no request to another host."""
+    driver.get("about:blank")
+    for kind in ("browser", "performance"):
+        driver.get_log(kind)
+    yield driver
+    assert [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    assert asked
+    assert [
+        url for url in asked if not re.match(r"file://|data:|blob:|about:|http://127\.0\.0\.1:", url)
+    ] == []
+
+
+def shown(browser: Any) -> list[str]:
+    """Names of the measures in the table, as they stand."""
+    rows = browser.find_elements("css selector", "table.board tbody tr")
+    return [row.find_element("css selector", "th a").text for row in rows if row.is_displayed()]
+
+
+def column(browser: Any, place: int) -> list[str]:
+    cells = browser.find_elements("css selector", f"table.board tbody tr > :nth-child({place})")
+    return [cell.text for cell in cells]
+
+
+def press(browser: Any, text: str) -> Any:
+    heads = browser.find_elements("css selector", "table.board thead button")
+    head = next(head for head in heads if head.text.strip().split(" ")[0] == text)
+    head.send_keys("\ue007")  # Enter: the table is sorted by keyboard
+    return head
+
+
+def test_sorting(browser, site) -> None:
+    browser.get((site / "mini" / "index.html").as_uri())
+    ranked = shown(browser)
+    assert len(ranked) == 8
+    head = press(browser, "sign-error")
+    values = [float(text) for text in column(browser, 4) if text]
+    assert values == sorted(values)
+    assert head.find_element("xpath", "..").get_attribute("aria-sort") == "ascending"
+    press(browser, "sign-error")
+    values = [float(text) for text in column(browser, 4) if text]
+    assert values == sorted(values, reverse=True)
+    assert shown(browser)[-1] == "silent", "what has no value is last either way"
+    press(browser, "measure")
+    assert shown(browser) == sorted(ranked)
+    assert "sorted by measure" in browser.find_element("id", "said").text
+
+
+def test_filtering_keeps_the_baselines(browser, site) -> None:
+    from selenium.webdriver.support.select import Select
+
+    browser.get((site / "mini" / "index.html").as_uri())
+    browser.find_element("id", "search").send_keys("first")
+    assert set(shown(browser)) == {"first", "baseline_size"}
+    assert "1 of 8" in browser.find_element("id", "said").text
+    browser.find_element("id", "search").clear()
+    browser.find_element("id", "search").send_keys("x\ue003")
+    family = Select(browser.find_element("id", "family"))
+    assert "margin" in [option.text for option in family.options]
+    family.select_by_visible_text("margin")
+    assert set(shown(browser)) == {"first", "baseline_size"}
+    family.select_by_visible_text("all")
+    assert len(shown(browser)) == 8
+
+
+def test_hiding_columns(browser, site) -> None:
+    browser.get((site / "mini" / "index.html").as_uri())
+    browser.find_element("css selector", "#controls summary").click()
+    boxes = browser.find_elements("css selector", "#columns label")
+    labels = [box.text for box in boxes]
+    assert "seconds" in labels
+    assert "measure" not in labels
+    heads = lambda: [  # noqa: E731
+        head.text.split(" ")[0]
+        for head in browser.find_elements("css selector", "table.board thead th")
+        if head.is_displayed()
+    ]
+    assert "seconds" in heads()
+    boxes[labels.index("seconds")].click()
+    assert "seconds" not in heads()
+    boxes[labels.index("seconds")].click()
+    assert "seconds" in heads()
+
+
+def test_a_measure_page(browser, site) -> None:
+    browser.get((site / "mini" / "index.html").as_uri())
+    browser.find_element("link text", "path_norm").click()
+    assert browser.find_element("tag name", "h1").text == "path_norm"
+    assert browser.find_elements("css selector", ".plot .scatterlayer .point")
+    text = browser.find_element("tag name", "main").text
+    assert "genbench reproduce leaderboards/mini.json#path_norm" in text
+    assert "In search of robust measures" in text
+    assert "errs less than" in text
+
+
+def test_a_suite_page(browser, site) -> None:
+    from selenium.webdriver.support.select import Select
+
+    browser.get((site / "mini" / "index.html").as_uri())
+    browser.find_element("partial link text", "judged against").click()
+    plots = browser.find_elements("css selector", ".plot")
+    assert [plot.get_attribute("data-kind") for plot in plots] == ["marginals", "heatmaps"] * 2
+    assert all(plot.find_elements("css selector", ".main-svg") for plot in plots)
+    assert len(browser.find_elements("css selector", "[data-from=family-1] .heatmaplayer image")) == 5
+    Select(browser.find_element("id", "family-1-statistic")).select_by_visible_text("kappa, M")
+    bar = browser.find_element("css selector", "[data-kind=heatmaps][data-from=family-1]")
+    assert "kappa, M" in bar.get_attribute("textContent")
+    assert "Trade-off point" in browser.find_element("tag name", "main").text
+
+
+def test_dark_mode(browser, site) -> None:
+    def background() -> str:
+        body = browser.find_element("tag name", "body")
+        return str(body.value_of_css_property("background-color"))
+
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "light"}]}
+    )
+    browser.get((site / "mini" / "measures" / "path_norm.html").as_uri())
+    assert "255, 255, 255" in background()
+    browser.find_element("id", "theme").click()
+    assert "20, 24, 29" in background()
+    axis = browser.find_element("css selector", ".plot .xtitle")
+    assert "223, 229, 236" in axis.value_of_css_property("fill"), "figures follow"
+    browser.get((site / "mini" / "index.html").as_uri())
+    assert "20, 24, 29" in background(), "the choice is kept"
+    browser.find_element("id", "theme").click()
+    assert "255, 255, 255" in background()
+    browser.execute_script("localStorage.clear()")
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    )
+    browser.get((site / "index.html").as_uri())
+    assert "20, 24, 29" in background(), "as the system has it"
+
+
+def test_a_hostile_summary_does_nothing(browser, site) -> None:
+    browser.get((site / "mini" / "measures" / "hostile.html").as_uri())
+    assert browser.title == "hostile on mini · genbench leaderboards"
+    assert '<script>document.title = "owned"</script>' in browser.find_element("tag name", "main").text
+    browser.get((site / "mini" / "index.html").as_uri())
+    assert browser.title == "mini · genbench leaderboards"
+
+
+def test_it_works_from_a_host_too(browser, site) -> None:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
+    handler.log_message = lambda *_: None  # type: ignore[attr-defined]
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.get(f"http://127.0.0.1:{server.server_port}/mini/measures/path_norm.html")
+        assert browser.find_elements("css selector", ".plot .scatterlayer .point")
+        server.shutdown()
