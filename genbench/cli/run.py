@@ -99,6 +99,10 @@ def run(
     if table is not None:
         check_table_path(table)
     plan_ = _plan(choice, specs, all_measures, store)
+    if records is not None:
+        from genbench.records import require_recordable
+
+        require_recordable(plan_.suite)
     limits = Limits(timeout, parse_memory(memory))
     require_ready(plan_, executor)
     with make_progress(plan_, store, jobs=jobs, quiet=as_json) as progress:
