@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from genbench.population import plan
+from genbench.population import block_plan, plan
 from genbench.registry import load_registry
 from genbench.runs import SUBJECT_VERSION
 from genbench.testbed import plan as testbed_plan
@@ -59,6 +59,13 @@ def found() -> dict[str, dict[str, object]]:
     }
     helpers = sorted((PACKAGE / "measures").glob("_[a-z]*.py"))
     units["what measures share"] = {"version": SUBJECT_VERSION, "shape": shape(*helpers)}
+    stacks = ("blocks", "layers", "networks", "optimizers", "pools", "stacked", "stacked_training")
+    units["population blocks"] = {
+        "version": block_plan._VERSION,
+        "shape": shape(
+            PACKAGE / "data" / "corruptions.py", *(PACKAGE / "population" / f"{name}.py" for name in stacks)
+        ),
+    }
     testbed = ("adaptation", "cubes", "evidence", "heads", "images", "ssim", "steps")
     units["testbed"] = {
         "version": testbed_plan._VERSION,
