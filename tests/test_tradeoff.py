@@ -319,7 +319,7 @@ def test_the_command_says_when_scipy_solved(command, monkeypatch) -> None:
         (["--cube", CSV, "--weights", "a,b,c"], "is not three numbers"),
         (["--cube", CSV, "--weights", "0,0,0"], "not all 0"),
         (["--cube", CSV, "--reading", "raw"], "'raw' is not one of"),
-        ([], "--cube"),
+        (["--cube", CSV, "--suite", "mini"], "--cube"),
     ],
 )
 def test_wrong_words_give_one_sentence_and_exit_2(command, arguments, fragment) -> None:

@@ -13,6 +13,10 @@ from genbench.scoring.practical import HEADLINE, PracticalScore, tied_ranks
 __all__ = ["ranked", "show_practical_readings", "show_practical_scores"]
 
 _WORST = 5
+_FITS = 24
+"""Rows of a table that a person takes in at once; beyond, only what concerns them is shown."""
+_BEST = 5
+_NEIGHBOURS = 2
 _SLICE_NAMES = {"robustness": "robustness", "zero_shot": "zero-shot"}
 
 
@@ -55,7 +59,9 @@ def ranked(report: RunReport) -> list[tuple[int | None, MeasureReport, Practical
 def show_practical_scores(report: RunReport, marks: dict[str, str], counts: dict[str, str]) -> None:
     """Every measure's sign-error, then the pairs on which those asked for went wrong."""
     rows = []
-    for rank, measure, score in ranked(report):
+    everyone = ranked(report)
+    shown = _shown(everyone, report.plan.asked)
+    for rank, measure, score in (everyone[i] for i in shown):
         name = measure.measure.name
         row: dict[str, Any] = {
             "rank": rank or "",
@@ -82,11 +88,30 @@ def show_practical_scores(report: RunReport, marks: dict[str, str], counts: dict
         title=f"sign-error against the practical metric, {report.plan.suite.title} (0 perfect, 0.5 a coin)",
         right=["rank", "sign-error", "noise-aware", "robustness", "zero-shot", "pairs", "seconds"],
     )
+    hidden = len(everyone) - len(shown)
+    if hidden:
+        click.echo(f"{hidden} more measures between these rows: see the report, or --json")
     asked = [m for m in report.measures if m.measure.name in report.plan.asked]
     if len(asked) <= 3:
         for measure in asked:
             if isinstance(measure.score, PracticalScore):
                 _show_worst(measure, measure.score)
+
+
+def _shown(
+    everyone: list[tuple[int | None, MeasureReport, PracticalScore | None]], asked: frozenset[str]
+) -> list[int]:
+    """Places of the rows to show: the best, the baselines, those asked for and their neighbours."""
+    names = [measure.measure.name for _, measure, _ in everyone]
+    if len(names) <= _FITS or len(asked) == len(names):
+        return list(range(len(names)))
+    kept = set(range(_BEST))
+    for place, (_, measure, _) in enumerate(everyone):
+        if measure.measure.name in asked:
+            kept |= set(range(place - _NEIGHBOURS, place + _NEIGHBOURS + 1))
+        if measure.measure.category == "baseline":
+            kept.add(place)
+    return [place for place in range(len(names)) if place in kept]
 
 
 def _show_worst(measure: MeasureReport, score: PracticalScore) -> None:
