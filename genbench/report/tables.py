@@ -39,9 +39,10 @@ def print_table(
     for column in columns:
         # The first column names the row: it is never broken over lines.
         first = column == columns[0]
-        table.add_column(
-            column, justify="right" if column in right else "left", overflow="fold", no_wrap=first
-        )
+        # Numbers are narrow: their headings break in two lines rather than make them wide.
+        number = column in right
+        heading = column.replace(" ", "\n") if number and column[0].isalpha() else column
+        table.add_column(heading, justify="right" if number else "left", overflow="fold", no_wrap=first)
     for row in rows:
         table.add_row(*(Text(str(row.get(column, "")), style=_style(row, column)) for column in columns))
     Console().print(table)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from genbench.report.cubes import short_name
 from genbench.report.tables import print_table
 from genbench.runs import MeasureReport, RunReport
 from genbench.scoring.practical import HEADLINE, PracticalScore, tied_ranks
@@ -70,23 +71,25 @@ def show_practical_scores(report: RunReport, marks: dict[str, str], counts: dict
         }
         if score is not None:
             row |= {
-                "sign-error": f"{score.value:.3f}",
-                "95 %": f"{score.low:.3f} to {score.high:.3f}",
-                "noise-aware": "" if score.noise_aware is None else f"{score.noise_aware:.3f}",
-                "robustness": f"{score.slice_value('robustness'):.3f}",
-                "zero-shot": f"{score.slice_value('zero_shot'):.3f}",
+                "sign error": f"{score.value:.3f}",
+                "95 %": f"{score.low:.3f}–{score.high:.3f}",
+                "noise aware": "" if score.noise_aware is None else f"{score.noise_aware:.3f}",
+                "robust": f"{score.slice_value('robustness'):.3f}",
+                "zero shot": f"{score.slice_value('zero_shot'):.3f}",
                 "pairs": score.pairs,
             }
         row["seconds"] = (
             f"{sum(o.cost.seconds + o.cost.shared_seconds for o in measure.outcomes.values()):.2g}"
         )
         rows.append(row)
-    columns = ["rank", "measure", "sign-error", "95 %", "noise-aware", "robustness", "zero-shot", "pairs"]
+    # Headings of two words may break in two; the name stands first, where it is never broken.
+    numbers = ["rank", "sign error", "95 %", "noise aware", "robust", "zero shot"]
+    complete = len({(row.get("pairs"), row["readings"]) for row in rows}) == 1
     print_table(
-        [*columns, "readings", "seconds"],
+        ["measure", *numbers, *([] if complete else ["pairs", "readings"]), "seconds"],
         rows,
         title=f"sign-error against the practical metric, {report.plan.suite.title} (0 perfect, 0.5 a coin)",
-        right=["rank", "sign-error", "noise-aware", "robustness", "zero-shot", "pairs", "seconds"],
+        right=[*numbers, "pairs", "seconds"],
     )
     hidden = len(everyone) - len(shown)
     if hidden:
@@ -122,14 +125,14 @@ def _show_worst(measure: MeasureReport, score: PracticalScore) -> None:
     direction = 1.0 if measure.measure.higher_means == "worse" else -1.0
     rows = [
         {
-            "slice": _SLICE_NAMES[pair.slice],
-            "really better": pair.better,
+            "slice": f"{pair.family}, {_SLICE_NAMES[pair.slice]}",
+            "better": short_name(pair.better),
             "its error": f"{pair.error_better:.3f}",
-            "its reading": f"{direction * pair.reading_better:.5g}",
-            "really worse": pair.worse,
+            "its reading": f"{direction * pair.reading_better:.3g}",
+            "worse": short_name(pair.worse),
             "error": f"{pair.error_worse:.3f}",
-            "reading": f"{direction * pair.reading_worse:.5g}",
-            "sure": f"{pair.certainty:.1f} sd",
+            "reading": f"{direction * pair.reading_worse:.3g}",
+            "sds": f"{pair.certainty:.1f}",
         }
         for pair in score.worst[:_WORST]
     ]
@@ -137,6 +140,6 @@ def _show_worst(measure: MeasureReport, score: PracticalScore) -> None:
         list(rows[0]),
         rows,
         title=f"where {measure.measure.name} is wrong: {len(score.worst)} of {2 * score.pairs} judgements, "
-        "the surest first",
-        right=["its error", "its reading", "error", "reading", "sure"],
+        "the surest first (sds: standard deviations between the errors)",
+        right=["its error", "its reading", "error", "reading", "sds"],
     )
