@@ -13,6 +13,7 @@ import pytest
 import genbench.cli
 from genbench.errors import UserError
 from genbench.scoring import Columns, read_records, records_from_frame
+from genbench.scoring.board import SCORES, score_table
 from genbench.scoring.columns import read_columns
 
 HEADER = "hp.lr,hp.depth,seed,gap,test_error,test_size,converged,complexity.a,complexity.b"
@@ -305,3 +306,24 @@ def test_what_an_unconverged_run_left_behind_does_not_matter(tmp_path: Path) -> 
     assert (len(records), records.left_out) == (11, 1)
     with pytest.raises(UserError, match=r"line 6, column 'gap': the value is nan"):
         read_records(tmp_path / "runs.csv", keep_unconverged=True)
+
+
+@pytest.mark.parametrize("readings", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("where", ["first", "spread"])
+def test_a_measure_with_few_readings_disturbs_no_other(readings: int, where: str) -> None:
+    """A plugin that refuses nearly all networks: its own scores may be missing, those beside it are not."""
+    rng = np.random.default_rng(readings)
+    rows = [(lr, depth, seed) for lr in (0.01, 0.1) for depth in (1, 2, 3) for seed in range(4)]
+    frame = pd.DataFrame(rows, columns=["hp.lr", "hp.depth", "seed"])
+    frame["gap"] = 0.1 * frame["hp.depth"] + 0.3 * frame["hp.lr"] + 0.01 * rng.random(len(frame))
+    frame["test_error"], frame["test_size"] = frame["gap"], 5000
+    frame["complexity.good"] = frame["gap"] ** 2
+    alone = score_table(records_from_frame(frame))
+    chosen = np.arange(readings) if where == "first" else rng.permutation(len(frame))[:readings]
+    frame["complexity.few"] = np.where(np.isin(np.arange(len(frame)), chosen), frame["gap"], np.nan)
+    board = score_table(records_from_frame(frame))
+    assert ("few" in board.skipped) == (readings < 2)
+    for one in (alone, board):
+        assert set(one.scores["score"]) == set(SCORES)
+    mine, theirs = (one.scores[one.scores["measure"] == "good"] for one in (alone, board))
+    pd.testing.assert_frame_equal(mine.reset_index(drop=True), theirs.reset_index(drop=True))

@@ -60,7 +60,8 @@ def _family(name: str, labels: list[NDArray[np.int64]], records: Records, least:
         runs = np.bincount(place, weights=records.runs)
         share = sparse.csr_matrix((records.runs / runs[place], (place, np.arange(len(place)))))
         blocks.append(share[np.bincount(place) >= least])
-    return _Family(name, sparse.vstack(blocks).tocsr())
+    nothing = sparse.csr_matrix((0, len(records.runs)))
+    return _Family(name, sparse.vstack([nothing, *blocks]).tocsr())
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +115,7 @@ def affine_oracle(
         families = _families(table)
         environments = sum(f.share.shape[0] for f in families)
         # Some 12 iterations, each of them a hundred passes over the environments.
-        draws = affordable(resamples, 12_000.0 * environments * len(records.measures))
+        draws = affordable(resamples, 12_000.0 * environments)
         times = np.concatenate(
             [np.ones((1, len(table)), dtype=np.float32), multiplicities(table, draws, seed)]
         )
@@ -127,6 +128,8 @@ def affine_oracle(
             constant = not x.any()
             by_combo = [table.combo_means(v, times) for v in (x * x, x, x * y)] + [means_y, means_yy]
             for family in families:
+                if not family.share.shape[0]:
+                    continue  # too few readings for an environment of this family
                 fit = _fit_in_parts([(family.share @ m.T).T for m in by_combo], constant)
                 values = {
                     "robust_rmse": fit.robust * scale,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from genbench.errors import UserError
 from genbench.scoring.affine import affine_oracle
 from genbench.scoring.bootstrap import RESAMPLES
@@ -55,7 +57,7 @@ class Board:
     environments: pd.DataFrame | None
     """One row per measure and environment, worst first; None without the sign-error."""
     skipped: dict[str, str]
-    """Scores that the table has no columns for, with the reason."""
+    """Scores that the table has no columns for and measures without readings, with the reason."""
 
 
 def score_table(
@@ -76,9 +78,15 @@ def score_table(
 
     chosen = options or Options()
     _check(scores, records, chosen)
+    present = np.isfinite(records.readings).sum(axis=0)
+    skipped = {
+        name: ("it has one reading" if count else "it has no reading") + ", and scores compare networks"
+        for name, count in zip(records.measures, present, strict=True)
+        if count < 2
+    }
+    records = records.select([name for name in records.measures if name not in skipped])
     run = _calls(records, chosen)
     frames: list[pd.DataFrame] = []
-    skipped: dict[str, str] = {}
     for name in scores or SCORES:
         tell(name)
         try:

@@ -133,7 +133,7 @@ def conditional_independence(
         names = ["+".join(s.names) or "(empty)" for s in sets]
         combos = float(len(table.runs))
         wide = sum(s.onehot.shape[1] for s in sets)
-        draws = affordable(resamples, 3 * len(table.measures) * (len(table) ** 2 + combos**2 * wide))
+        draws = affordable(resamples, 3 * (len(table) ** 2 + combos**2 * wide))
         gap = table.target(target)
         point = np.ones((1, len(table)), dtype=np.float32)
         values = _all_ncmi(table, gap, np.concatenate([point, multiplicities(table, draws, seed)]), sets)

@@ -108,7 +108,7 @@ def granulated_kendall(records: Records, *, resamples: int = RESAMPLES, seed: in
     for table, dropped in records.without_gaps():
         axes = [axis for axis in _axes(table) if axis.groups]
         pairs = sum(len(axis.first) for axis in axes) + float(len(table)) ** 2
-        draws = affordable(resamples, pairs * len(table.measures) * len(table.targets))
+        draws = affordable(resamples, pairs * len(table.targets))
         point = np.ones((1, len(table)), dtype=np.float32)
         drawn = multiplicities(table, draws, seed)
         for target, gap in table.targets.items():

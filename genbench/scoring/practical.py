@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from genbench.errors import UserError
 from genbench.scoring.cube import summaries
+from genbench.scoring.ranking import differ_surely
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,7 +28,6 @@ __all__ = [
     "PracticalTruth",
     "WorstPair",
     "pair_weights",
-    "tied_ranks",
 ]
 
 Array = NDArray[np.float64]
@@ -95,8 +95,7 @@ class PracticalScore:
 
     def ties_with(self, other: PracticalScore) -> bool:
         """Whether the 95 % interval of the paired difference includes 0."""
-        low, high = np.quantile(self.resampled - other.resampled, [0.025, 0.975])
-        return bool(low <= 0 <= high)
+        return not differ_surely(self.resampled, other.resampled)
 
     def slice_value(self, name: str) -> float:
         """SE of the mean error in one slice, averaged over families."""
@@ -244,21 +243,6 @@ def pair_weights(difference: Array, images: int) -> Array:
     """max(0, χ − ½) with χ(D) = max(0, 1 − 2·exp(−2m(D/2)²))², D = |d − d'| (SPEC.md section 3)."""
     chance = 1 - 2 * np.exp(-2 * images * (np.abs(difference) / 2) ** 2)
     return np.asarray(np.maximum(0.0, np.maximum(0.0, chance) ** 2 - 0.5))
-
-
-def tied_ranks(scores: Sequence[PracticalScore | None]) -> list[int | None]:
-    """1 + how many measures are surely better, for each; None without a score.
-
-    Surely: lower, and the interval of the paired difference does not include 0. Measures that the evidence
-    cannot tell apart share a rank.
-    """
-    known = [score for score in scores if score is not None]
-    return [
-        None
-        if score is None
-        else 1 + sum(other.value < score.value and not other.ties_with(score) for other in known)
-        for score in scores
-    ]
 
 
 def _errors(claimed: Array, difference: Array) -> Array:

@@ -84,8 +84,7 @@ def robust_sign_error(
     for table, dropped in records.without_gaps():
         found = find_environments(table)
         sums = point_sums(table, target, noise_filter, found)
-        operations = float(len(found)) * float(table.runs.max(initial=0)) ** 2 * (len(table.measures) + 2)
-        draws = affordable(resamples, 8 * operations) if len(found) else 0
+        draws = _draws(table, found, resamples)
         drawn = resampled_sums(table, target, noise_filter, found, draws, seed) if draws else None
         if family == "pooled":
             found, label = pool_environments(table, found)
@@ -120,6 +119,33 @@ def robust_sign_error(
                     for k, statistic in enumerate(STATISTICS)
                 ]
     return tidy("sign_error", rows)
+
+
+def _draws(records: Records, found: Environments, resamples: int) -> int:
+    pairs = float(len(found)) * float(records.runs.max(initial=0)) ** 2
+    return affordable(resamples, 8 * pairs) if len(found) else 0
+
+
+def resampled_means(
+    records: Records, *, target: str = "", resamples: int = RESAMPLES, seed: int = 0
+) -> dict[str, Floats]:
+    """Measure to its mean sign-error over environments in every resample behind `robust_sign_error`.
+
+    Measures with readings on the same rows are resampled alike, so their differences are paired.
+    """
+    means: dict[str, Floats] = {}
+    for table, _ in records.without_gaps():
+        found = find_environments(table)
+        draws = _draws(table, found, resamples)
+        if not draws:
+            continue
+        kept = np.flatnonzero(np.isfinite(point_sums(table, target, True, found).sign_errors(MIN_N_EFF)[0]))
+        drawn = resampled_sums(table, target, True, found, draws, seed)
+        for measure, wrong in zip(table.measures, drawn.wrong, strict=True):
+            some = Sums(wrong[:, kept].astype(np.float64), drawn.weight[:, kept], drawn.square[:, kept])
+            if len(kept):
+                means[measure] = np.nanmean(some.sign_errors(0.0), axis=-1)
+    return means
 
 
 def _intervals(drawn: Sums, places: Integers) -> tuple[Floats, Floats]:

@@ -167,7 +167,7 @@ def cms(
         logarithms = _logarithms(table)
         close = [int(_by_error(table, m, d)[1].sum()) for d in deltas for m in members]
         pairs = sum(min(count, _PAIR_BUDGET) for count in close)
-        draws = affordable(resamples, 30.0 * pairs * len(table.measures))
+        draws = affordable(resamples, 30.0 * pairs)
         drawn = multiplicities(table, draws, seed)
         generator = np.random.default_rng(seed)
         for delta in deltas:

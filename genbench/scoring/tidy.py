@@ -37,7 +37,10 @@ _COUNTS = ("count", "available", "rows", "dropped", "resamples")
 
 
 def tidy(score: str, rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
-    """Rows as a table with `COLUMNS`; what a row leaves out is empty, NaN or 0."""
+    """Rows as a table with `COLUMNS`; what a row leaves out is empty, NaN or 0.
+
+    An interval that does not contain its value is extended to it.
+    """
     import pandas as pd
 
     given = list(rows)
@@ -49,4 +52,7 @@ def tidy(score: str, rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
             columns[name] = np.array([row.get(name, 0) for row in given], dtype=np.int64)
         else:
             columns[name] = np.array([row.get(name, np.nan) for row in given], dtype=np.float64)
+    # Percentiles of a biased score may all lie to one side of its value; see `scoring.bootstrap`.
+    columns["low"] = np.where(columns["value"] < columns["low"], columns["value"], columns["low"])
+    columns["high"] = np.where(columns["value"] > columns["high"], columns["value"], columns["high"])
     return pd.DataFrame(columns)

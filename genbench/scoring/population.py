@@ -1,0 +1,191 @@
+"""Every score of one measure on a population, and the one that boards rank by.
+
+The headline is the mean over environments of the sign-error (001): an environment changes one hyperparameter
+and nothing else, and only those count in which the held-out images say surely which gap is larger. The
+robust sign-error, the maximum, stands beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from genbench.scoring.ranking import differ_surely
+from genbench.scoring.tidy import COLUMNS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from genbench.scoring.board import Board
+
+__all__ = ["SHOWN", "Column", "PopulationScore", "WorstEnvironment", "population_scores", "scores_frame"]
+
+FIELDS = tuple(name for name in COLUMNS if name != "measure")
+"""Of a number, where the measure is known."""
+_MOST_WORST = 20
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number that tables show beside the headline."""
+
+    label: str
+    about: str
+    score: str
+    statistic: str
+    part: str = "all"
+    target: str = "gap"
+
+
+SHOWN = (
+    Column("max", "Robust sign-error: the worst environment (001)", "sign_error", "max"),
+    Column("90th %", "90th percentile over environments of the sign-error (001)", "sign_error", "p90"),
+    Column("Ψ IID", "Granulated Kendall score of the gap: 1 perfect, 0 a coin (002)", "kendall", "Psi"),
+    Column("Ψ OOD", "The same against the gap to shifted images (002)", "kendall", "Psi", target="ood"),
+    Column("K", "Says more than any two hyperparameters: 0 nothing, 1 everything (002)", "independence", "K"),
+    Column("PGDL", "Score of the PGDL competition, of 100 (003)", "pgdl", "pgdl"),
+    Column("CMS", "Spread of log C at equal test error, 2 points apart: 0 is stable (000)", "cms", "CMS",
+           "delta=0.02", "test_error"),
+    Column("eCMS", "The part of CMS that seeds do not explain (000)", "cms", "eCMS", "delta=0.02",
+           "test_error"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WorstEnvironment:
+    """Two combinations of hyperparameters whose gaps a measure orders wrongly more often than not."""
+
+    hyperparameter: str
+    low_value: str
+    high_value: str
+    fixed: str
+    n_eff: float
+    sign_error: float
+
+
+@dataclass(frozen=True)
+class PopulationScore:
+    """All that a record table says of one measure."""
+
+    value: float
+    """Mean over environments of the sign-error."""
+    low: float
+    high: float
+    environments: int
+    """Kept by the noise filter."""
+    available: int
+    dropped: int
+    """Networks without a reading."""
+    scores: list[tuple[Any, ...]]
+    """Every number, as `FIELDS`; None where there is none."""
+    worst: list[WorstEnvironment]
+    resampled: NDArray[np.float64] = field(repr=False, compare=False)
+    """`value` in every resample of the seeds, drawn alike for all measures with the same readings."""
+
+    def ties_with(self, other: PopulationScore) -> bool:
+        """Whether the 95 % interval of the paired difference includes 0."""
+        return not differ_surely(self.resampled, other.resampled)
+
+    def number(self, score: str, statistic: str, part: str = "all", target: str = "gap") -> dict[str, Any]:
+        """One number with its interval; {} if there is none of that name."""
+        wanted = (score, target, part, statistic)
+        for row in self.scores:
+            if row[:4] == wanted:
+                return dict(zip(FIELDS, row, strict=True))
+        return {}
+
+    def shown(self, column: Column) -> dict[str, Any]:
+        """The number of a column of tables; `ood` is the mean over all shifts, where there is one."""
+        target = column.target
+        if target == "ood":
+            shifts = [row[1] for row in self.scores if row[0] == "kendall" and row[1] != "gap"]
+            target = "gap_ood_corrupted" if "gap_ood_corrupted" in shifts else next(iter(shifts), "")
+        return self.number(column.score, column.statistic, column.part, target)
+
+    def record(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "value": self.value,
+            "low": self.low,
+            "high": self.high,
+            "environments": self.environments,
+            "available": self.available,
+            "dropped": self.dropped,
+            "scores": [list(row) for row in self.scores],
+            "worst": [vars(one) for one in self.worst],
+        }
+
+
+def population_scores(board: Board, measures: Collection[str] | None = None) -> dict[str, PopulationScore]:
+    """Measure to its scores; those without a headline, because no environment is sure, are left out.
+
+    Parameters
+    ----------
+    measures : only these; all of the table unless given.
+    """
+    from genbench.scoring.robust import resampled_means
+
+    if board.environments is None:
+        return {}
+    chosen = [name for name in board.records.measures if measures is None or name in measures]
+    resampled = resampled_means(
+        board.records.select(chosen),
+        target=board.options.target,
+        resamples=board.options.resamples,
+        seed=board.options.seed,
+    )
+    numbers = dict(list(board.scores.groupby("measure", sort=False)))
+    worst = dict(list(board.environments.groupby("measure", sort=False)))
+    return {
+        name: _score(numbers[name], worst[name], resampled[name])
+        for name in chosen
+        if name in resampled and name in numbers and name in worst
+    }
+
+
+def _score(
+    numbers: pd.DataFrame, environments: pd.DataFrame, resampled: NDArray[np.float64]
+) -> PopulationScore:
+    rows = [tuple(map(_plain, row)) for row in numbers[list(FIELDS)].itertuples(index=False, name=None)]
+    mean = next(r for r in rows if (r[0], r[2], r[3]) == ("sign_error", "all", "mean"))
+    found = dict(zip(FIELDS, mean, strict=True))
+    wrong = environments[environments["sign_error"] > 0.5].head(_MOST_WORST)
+    return PopulationScore(
+        value=found["value"],
+        low=found["low"],
+        high=found["high"],
+        environments=found["count"],
+        available=found["available"],
+        dropped=found["dropped"],
+        scores=rows,
+        worst=[
+            WorstEnvironment(**{key: _plain(row[key]) for key in WorstEnvironment.__annotations__})
+            for row in wrong.to_dict("records")
+        ],
+        resampled=resampled,
+    )
+
+
+def _plain(value: Any) -> Any:
+    """As JSON knows it: no NumPy types, null for a missing number."""
+    if isinstance(value, (np.integer, np.bool_)):
+        return value.item()
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+def scores_frame(scores: Mapping[str, Iterable[Sequence[Any]]]) -> pd.DataFrame:
+    """The tidy table that `scores` of recorded measures came from."""
+    import pandas as pd
+
+    rows = [(row[0], name, *row[1:]) for name, numbers in scores.items() for row in numbers]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    numeric = ["value", "low", "high"]
+    frame[numeric] = frame[numeric].astype(np.float64)
+    return frame
