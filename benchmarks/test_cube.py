@@ -17,6 +17,7 @@ from torch import Tensor
 
 from genbench.contract import BackboneRequest, DataRequest
 from genbench.data.images import ImageData
+from genbench.packs import find_pack
 from genbench.registry import load_registry
 from genbench.scoring.cube import class_error, class_statistics, make_cube, write_cube
 from genbench.scoring.kappa import conflict_kappa
@@ -24,7 +25,6 @@ from genbench.suites import TestbedSuite, load_suite
 from genbench.testbed.adaptation import AdaptedNetwork, read_state
 from genbench.testbed.evidence import judge
 from genbench.testbed.heads import fit_heads
-from genbench.testbed.pack import find_pack
 from genbench.zoo.features import extract_features
 from genbench.zoo.loaded import LoadedBackbone
 

@@ -13,7 +13,7 @@ from genbench.suites import TestbedSuite
 from genbench.testbed.plan import TestbedPlan
 
 if TYPE_CHECKING:
-    from genbench.testbed.pack import Pack
+    from genbench.packs import Pack
 
 __all__ = ["build_evidence"]
 

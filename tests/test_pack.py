@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from genbench.testbed.pack import PACKS, copy_files, find_pack, read_pack
+from genbench.packs import PACKS, copy_files, find_pack, read_pack
 
 pytestmark = pytest.mark.xdist_group("quick_store")  # one worker builds that store for all
 

@@ -18,6 +18,7 @@ from genbench.population.networks import Shape, make_network
 from genbench.population.optimizers import StackedOptimizer
 from genbench.population.stacked import StackedNetworks
 from genbench.population.stacked_training import BlockRecipe, NetworkRecipe, train_stacked
+from genbench.suites import load_suite
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,27 @@ def test_every_network_has_the_loss_curve_of_a_single_loop(digits, architecture,
         curve = loop(single, images, labels, chosen, recipe.order_seed, epochs=4)
         # Adam divides by gradients that are nothing but rounding (of biases before a batch norm).
         assert found.loss == pytest.approx(curve, abs=1e-9 if optimizer == "sgd" else 1e-4)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("train_size", [64, 256])
+def test_whole_trainings_of_nin_digits_have_the_loss_curves_of_single_loops(depth, train_size) -> None:
+    """From the first epoch to a cross-entropy of .01, with the recipe and the learning rates of the suite."""
+    suite = load_suite("nin-digits")
+    data = DATASET.load(DataRequest()).train
+    raw, labels = data.batch(range(train_size)).double() / 255, data.labels[:train_size]
+    images = (raw - raw.mean()) / raw.std()
+    networks = [make_network(shape("nin", depth=depth, width=16), seed).double() for seed in range(3)]
+    rates = suite.grid["learning_rate"]
+    recipes = [NetworkRecipe(rate, 0.9, 0.0, order_seed=i) for i, rate in enumerate(rates)]
+    recipe = BlockRecipe("sgd", 32, "cross_entropy", 0.01, 160)
+    stacked = train_stacked(networks, images, labels, recipe, recipes)
+    for network, own, found in zip(networks, recipes, stacked, strict=True):
+        single = copy.deepcopy(network)
+        chosen = OPTIMIZERS["sgd"](single.parameters(), own)
+        curve = loop(single, images, labels, chosen, own.order_seed, len(found.loss), batch_size=32)
+        assert found.loss == pytest.approx(curve, abs=1e-4)
+    assert any(found.converged for found in stacked)
 
 
 def test_in_single_precision_it_is_as_near_to_the_exact_curve_as_a_single_loop(digits) -> None:

@@ -13,9 +13,9 @@ from genbench.cli.suite_options import SuiteChoice, suite_options
 from genbench.report.tables import print_json
 
 if TYPE_CHECKING:
+    from genbench.packs import Pack
     from genbench.runs import FamilyEvidence
     from genbench.suites import TestbedSuite
-    from genbench.testbed.pack import Pack
 
 __all__ = ["cube", "find_evidence"]
 

@@ -14,13 +14,13 @@ from genbench.report.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from genbench.engine.store import Store
-    from genbench.suites import TestbedSuite
-    from genbench.testbed.plan import TestbedPlan
+    from genbench.packs import Comparison
+    from genbench.suites import Suite
 
 
 @click.group()
 def pack() -> None:
-    """Evidence packs: adapted networks and cubes, with hashes.
+    """Evidence packs: trained networks and their evidence, with hashes.
 
     A suite that ships a pack scores a measure in seconds, and everyone against the same evidence.
     """
@@ -48,14 +48,13 @@ def build(
     Whoever has the folder uses it with `genbench run --pack DIR`.
     """
     from genbench.engine.scheduler import provenance
-    from genbench.testbed.pack import read_pack
-    from genbench.testbed.packing import build_pack
+    from genbench.packs import read_pack
 
-    suite = _testbed(choice)
+    suite = _packable(choice)
 
-    def write(plan: TestbedPlan, opened: Store) -> None:
+    def write(plan: Any, opened: Store) -> None:
         machine = {key: value for key, value in provenance().items() if key != "time"}
-        build_pack(suite, plan, opened, target, machine, version)
+        _packing(suite).build_pack(suite, plan, opened, target, machine, version)
 
     _from_scratch(suite, store, as_json, write, **execution)
     made = read_pack(target)
@@ -75,19 +74,19 @@ def verify(choice: SuiteChoice, store: Path, as_json: bool, **execution: Any) ->
     """Build a suite's evidence anew and compare it with its pack.
 
     On the machine that built the pack everything agrees to the bit; elsewhere every statistic of a cube
-    must agree to 1e-3. Give a fresh --store to rebuild what this one already has.
+    must agree to 1e-3, and networks trained from scratch are others. Give a fresh --store to rebuild what
+    this one already has.
     """
     from genbench.errors import UserError
-    from genbench.testbed.packing import Comparison, compare
 
-    suite = _testbed(choice)
+    suite = _packable(choice)
     pack_ = choice.pack(suite)
     if pack_ is None:
         raise UserError(f"suite {suite.title} has no evidence pack to verify; name one with --pack")
     found: list[Comparison] = []
 
-    def check(plan: TestbedPlan, opened: Store) -> None:
-        found.extend(compare(pack_, plan, opened))
+    def check(plan: Any, opened: Store) -> None:
+        found.extend(_packing(suite).compare(pack_, plan, opened))
 
     _from_scratch(suite, store, as_json, check, **execution)
     rows = [
@@ -111,18 +110,34 @@ def verify(choice: SuiteChoice, store: Path, as_json: bool, **execution: Any) ->
     return 0 if agrees else 1
 
 
-def _testbed(choice: SuiteChoice) -> TestbedSuite:
+def _packable(choice: SuiteChoice) -> Suite:
     from genbench.errors import UserError
-    from genbench.suites import TestbedSuite
+    from genbench.suites import PopulationSuite
 
     suite = choice.load()
-    if not isinstance(suite, TestbedSuite):
-        raise UserError(f"suite {suite.name} is no testbed; evidence packs are for testbeds")
+    if isinstance(suite, PopulationSuite) and not suite.stacked:
+        raise UserError(
+            f"suite {suite.name} trains its networks one by one; evidence packs are for testbeds and for "
+            "populations with train.stacked = true"
+        )
     return suite
 
 
+def _packing(suite: Suite) -> Any:
+    """The module that makes and compares packs of suites of this kind."""
+    from genbench.suites import TestbedSuite
+
+    if isinstance(suite, TestbedSuite):
+        from genbench.testbed import packing
+
+        return packing
+    from genbench.population import packing as population_packing
+
+    return population_packing
+
+
 def _from_scratch(
-    suite: TestbedSuite,
+    suite: Suite,
     store: Path,
     quiet: bool,
     use: Any,
@@ -132,23 +147,16 @@ def _from_scratch(
     memory: str | None,
     executor: str,
 ) -> None:
-    """Bring a suite's networks and cubes to their end, then let `use` read them in the store."""
+    """Bring a suite's networks and evidence to their end, then let `use` read them in the store."""
     from dataclasses import replace
 
     from genbench.engine.guard import Limits
     from genbench.report.progress import make_progress
-    from genbench.runs import Plan, bring_to_end, make_plan, require_ready
-    from genbench.testbed.plan import TestbedPlan
+    from genbench.runs import bring_to_end, make_plan, require_ready
 
     plan = make_plan(suite, [])
-    evidence = plan.evidence
-    assert isinstance(evidence, TestbedPlan)
-    # Networks are made on demand; a pack demands them.
-    wanted = replace(
-        evidence,
-        subjects=[replace(s, network=replace(s.network, on_demand=False)) for s in evidence.subjects],
-    )
-    whole = Plan(plan.suite, wanted, plan.measures, plan.asked, plan.readings)
+    kept: Any = plan.evidence
+    whole = replace(plan, evidence=kept.with_all_kept())
     limits = Limits(timeout, parse_memory(memory))
     require_ready(whole, executor)
     with make_progress(whole, store, jobs=jobs, quiet=quiet) as progress:
@@ -156,7 +164,7 @@ def _from_scratch(
             whole,
             store,
             progress,
-            lambda opened, outcomes: use(wanted, opened),
+            lambda opened, outcomes: use(whole.evidence, opened),
             jobs=jobs,
             limits=limits,
             executor=executor,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from genbench.packs import Pack
     from genbench.suites import Suite
-    from genbench.testbed.pack import Pack
 
 __all__ = ["DEFAULT_SUITE", "SuiteChoice", "suite_options"]
 
@@ -51,13 +51,8 @@ class SuiteChoice:
     def pack(self, suite: Suite) -> Pack | None:
         """The evidence pack to use for `suite`, if there is one and it was not declined."""
         from genbench.errors import UserError
-        from genbench.suites import TestbedSuite
-        from genbench.testbed.pack import find_pack, read_pack
+        from genbench.packs import find_pack, read_pack
 
-        if not isinstance(suite, TestbedSuite):
-            if self.pack_folder is not None:
-                raise UserError(f"--pack: {suite.name} is no testbed; evidence packs are for testbeds")
-            return None
         if self.pack_folder is not None and self.from_scratch:
             raise UserError("--pack and --from-scratch exclude each other; choose one")
         if self.from_scratch:
@@ -108,10 +103,10 @@ def suite_options(function: F) -> F:
     for option in (
         click.option(
             "--pack", type=click.Path(path_type=Path), metavar="DIR",
-            help="Take networks and cubes from this evidence pack.",
+            help="Take networks and their evidence from this evidence pack.",
         ),
         click.option(
-            "--from-scratch", is_flag=True, help="Build all evidence from the pretrained weights; no pack."
+            "--from-scratch", is_flag=True, help="Build all evidence here; no pack."
         ),
         click.option(
             "--set", "settings", multiple=True, metavar="TABLE.KEY=VALUE",

@@ -30,7 +30,7 @@ STEPS = {
     "testbed_evidence": "genbench.testbed.steps:evidence",
     "cube": "genbench.testbed.cubes:cube",
     "tradeoff": "genbench.testbed.cubes:trade_off_point",
-    "unpacked": "genbench.testbed.steps:unpacked",
+    "unpacked": "genbench.packs:unpack",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from genbench.contract import DataRequest, Dataset
 from genbench.engine.cells import Cell, SubjectCells, make_cell
 from genbench.errors import UserError
 from genbench.keys import canonical_json, derive_seed
+from genbench.packs import Pack, unpacked_cell
 from genbench.population.plan import PopulationPlan
 from genbench.registry import load_registry
 from genbench.suites import PopulationSuite
@@ -49,31 +50,28 @@ class BlockPlan(PopulationPlan):
         data = [self.training_data, self.heldout_data, *([self.shifts] if self.shifts else [])]
         return [*data, *self.blocks, *self.evidence, *(subject.network for subject in self.subjects)]
 
+    def with_all_kept(self) -> BlockPlan:
+        """The same plan, with the stacks in the store at its end, as a pack needs them."""
+        return replace(self, blocks=[replace(block, on_demand=False) for block in self.blocks])
 
-def plan_blocks(suite: PopulationSuite) -> BlockPlan:
-    """The cells of `suite`; everything that determines a result is in its key."""
+
+def plan_blocks(suite: PopulationSuite, pack: Pack | None = None) -> BlockPlan:
+    """The cells of `suite`; everything that determines a result is in its key.
+
+    With a pack, stacks and their evidence come out of it, and nothing held out is opened.
+    """
     points = suite.points()
     settings = [suite.settings(point) for point in points]
-    training, heldout, shifts = _data_cells(suite, settings)
-    stacks: dict[str, list[int]] = {}
-    for place, one in enumerate(settings):
-        shared = {name: one[name] for name in (*_SHAPE, *_CHOICE, *_RECIPE)}
-        stacks.setdefault(canonical_json(shared), []).append(place)
-    blocks, evidence, places = [], [], {}
-    subjects: dict[int, SubjectCells] = {}
     labels = [" ".join(f"{_short(name)}={value}" for name, value in point.items()) for point in points]
-    # The costly ones first: the last to end is then a cheap one.
-    for members in sorted(_cut(stacks.values(), settings), key=lambda m: -_cost(settings[m[0]], len(m))):
-        block = _block(suite, [settings[i] for i in members], training)
-        parents = {"block": block, "heldout": heldout, **({"shifts": shifts} if shifts else {})}
-        judged = make_cell(
-            "population_evidence",
-            f"evaluate {block.label.removeprefix('train ')}",
-            {"step": _VERSION},
-            parents,
-        )
-        blocks.append(block)
-        evidence.append(judged)
+    training, heldout, shifts = _data_cells(suite, settings)
+    if pack is None:
+        stacks = _trained(suite, settings, training, heldout, shifts)
+    else:
+        stacks = _unpacked(pack, labels)
+        heldout, shifts = replace(heldout, on_demand=True), None
+    subjects: dict[int, SubjectCells] = {}
+    places = {}
+    for block, judged, members in stacks:
         for place, i in enumerate(members):
             network = make_cell(
                 "population_network",
@@ -87,11 +85,49 @@ def plan_blocks(suite: PopulationSuite) -> BlockPlan:
         training_data=training,
         heldout_data=heldout,
         subjects=[subjects[i] for i in range(len(points))],
-        blocks=blocks,
-        evidence=evidence,
+        blocks=[block for block, _, _ in stacks],
+        evidence=[judged for _, judged, _ in stacks],
         shifts=shifts,
         places=places,
+        pack=pack,
     )
+
+
+_Stack = tuple[Cell, Cell, list[int]]
+"""A block, its evidence, and which networks are in it."""
+
+
+def _trained(
+    suite: PopulationSuite, settings: list[dict[str, Any]], training: Cell, heldout: Cell, shifts: Cell | None
+) -> list[_Stack]:
+    groups: dict[str, list[int]] = {}
+    for place, one in enumerate(settings):
+        shared = {name: one[name] for name in (*_SHAPE, *_CHOICE, *_RECIPE)}
+        groups.setdefault(canonical_json(shared), []).append(place)
+    stacks = []
+    # The costly ones first: the last to end is then a cheap one.
+    for members in sorted(_cut(groups.values(), settings), key=lambda m: -_cost(settings[m[0]], len(m))):
+        block = _block(suite, [settings[i] for i in members], training)
+        parents = {"block": block, "heldout": heldout, **({"shifts": shifts} if shifts else {})}
+        judged = make_cell(
+            "population_evidence",
+            f"evaluate {block.label.removeprefix('train ')}",
+            {"step": _VERSION},
+            parents,
+        )
+        stacks.append((block, judged, members))
+    return stacks
+
+
+def _unpacked(pack: Pack, labels: list[str]) -> list[_Stack]:
+    """Which networks are in which stack is said by the pack, whatever this genbench would put together."""
+    number = {label: i for i, label in enumerate(labels)}
+    stacks = []
+    for place, entry in enumerate(pack.manifest["blocks"]):
+        block = unpacked_cell(pack, f"stack {place}", entry["trained"], on_demand=True)
+        judged = unpacked_cell(pack, f"evidence of stack {place}", entry["judged"])
+        stacks.append((block, judged, [number[label] for label in entry["subjects"]]))
+    return stacks
 
 
 def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple[Cell, Cell, Cell | None]:
@@ -111,6 +147,8 @@ def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple
         # Keys contain their parents': quick cells are never full ones.
         "quick": suite.quick,
     }
+    if "training_pool" in suite.data:
+        common["training_pool"] = suite.data["training_pool"]
     title = " and ".join(names)
     training = make_cell("population_training", f"training images of {title}", common)
     heldout = make_cell(

@@ -7,6 +7,7 @@ from typing import Any
 
 from genbench.engine.cells import Cell, SubjectCells, make_cell
 from genbench.keys import derive_seed
+from genbench.packs import Pack
 from genbench.registry import load_registry
 from genbench.suites import PopulationSuite
 
@@ -25,6 +26,8 @@ class PopulationPlan:
     subjects: list[SubjectCells]
     loader: str = "genbench.population.steps:load_network"
     """Which function gives a worker the network of a subject."""
+    pack: Pack | None = None
+    """Where the networks come from, if they are not trained here."""
 
     def cells(self) -> list[Cell]:
         """Parents before children."""
@@ -34,12 +37,12 @@ class PopulationPlan:
         return cells
 
 
-def plan_population(suite: PopulationSuite) -> PopulationPlan:
+def plan_population(suite: PopulationSuite, pack: Pack | None = None) -> PopulationPlan:
     """The cells of `suite`; everything that determines a result is in its key."""
     if suite.stacked:
         from genbench.population.block_plan import plan_blocks
 
-        return plan_blocks(suite)
+        return plan_blocks(suite, pack)
     dataset = load_registry().get("datasets", suite.data["dataset"]).item
     # `quick` is in the first key, and keys contain their parents': quick cells are never full ones.
     common = {"step": _VERSION, "dataset": dataset.name, "dataset_version": dataset.version}

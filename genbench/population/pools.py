@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,10 @@ def heldout_pool(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Pa
 
 def _store(name: str, split: str, inputs: Mapping[str, Any], out: Path) -> dict[str, Any]:
     data = _load(name, bool(inputs["domains"]), int(inputs["seed"]))
-    images: ImageSplit = getattr(data, split)
     classes = min(inputs.get("classes") or len(data.class_names), len(data.class_names))
-    rows = (images.labels < classes).nonzero()[:, 0]
+    parts = _parts(name, data, split, classes, inputs)
     most = inputs.get("heldout_size")
+    ((images, rows), *more) = parts
     if most is not None and most < len(rows):
         generator = torch.Generator().manual_seed(derive_seed("heldout", int(inputs["seed"])))
         rows = rows[torch.randperm(len(rows), generator=generator)[:most]].sort().values
@@ -86,11 +87,43 @@ def _store(name: str, split: str, inputs: Mapping[str, Any], out: Path) -> dict[
             f"{name} has no domains to leave out; use glyphs, or folder:DIR with DIR/<domain>/<class>/*"
         )
     names = data.domain_names if domains is not None else ("",)
+    size = 0
     for place, _ in enumerate(names):
-        part = rows if domains is None else rows[domains[rows] == place]
-        tensors = {"images": _batched(images, part), "labels": images.labels[part].clone(), "rows": part}
+        chosen = [(images, rows if domains is None else rows[domains[rows] == place]), *more]
+        tensors = {
+            "images": torch.cat([_batched(source, part) for source, part in chosen]),
+            "labels": torch.cat([source.labels[part] for source, part in chosen]),
+        }
+        # Where two splits are in the pool, the numbers of the second go on where those of the first end.
+        starts = accumulate((len(source) for source, _ in chosen), initial=0)
+        numbers = [part + start for (_, part), start in zip(chosen, starts, strict=False)]
+        tensors["rows"] = torch.cat(numbers)
+        size += len(tensors["rows"])
         save_file(tensors, out / f"{_file_name(name)}.{place}.safetensors")
-    return {"name": name, "classes": classes, "domains": list(names), "size": len(rows)}
+    return {"name": name, "classes": classes, "domains": list(names), "size": size}
+
+
+def _parts(
+    name: str, data: ImageData, split: str, classes: int, inputs: Mapping[str, Any]
+) -> list[tuple[ImageSplit, Tensor]]:
+    """Splits and the rows of each that belong to a pool.
+
+    With `training_pool` the training split is cut at random: that many images are for training, and the
+    others, which no network sees, are held out like those of the data set's own held-out split.
+    """
+    own: ImageSplit = getattr(data, split)
+    rows = (own.labels < classes).nonzero()[:, 0]
+    most = inputs.get("training_pool")
+    if most is None:
+        return [(own, rows)]
+    train = rows if split == "train" else (data.train.labels < classes).nonzero()[:, 0]
+    if most > len(train):
+        raise UserError(f"training_pool = {most}, but {name} has {len(train)} training images")
+    generator = torch.Generator().manual_seed(derive_seed("training pool", int(inputs["seed"])))
+    order = torch.randperm(len(train), generator=generator)
+    if split == "train":
+        return [(own, train[order[:most]].sort().values)]
+    return [(own, rows), (data.train, train[order[most:]].sort().values)]
 
 
 def _load(name: str, domains: bool, seed: int) -> ImageData:

@@ -7,15 +7,26 @@ what is known of the training, and `complexity.…`, one per measure.
 from __future__ import annotations
 
 import csv
+import io
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.runs import RunReport
 from genbench.suites import Suite
 
-__all__ = ["check_table_path", "default_table", "has_seeds", "table_rows", "write_table"]
+__all__ = [
+    "check_table_path",
+    "default_table",
+    "has_seeds",
+    "network_row",
+    "table_rows",
+    "table_text",
+    "write_table",
+]
 
 _TRAINING = ("train_accuracy", "train_loss", "epochs", "parameters")
 
@@ -36,29 +47,32 @@ def check_table_path(path: Path) -> None:
         raise UserError(f"--table {path} cannot be written; choose another place")
 
 
+def network_row(hyperparameters: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of one network, but for its readings."""
+    point = dict(hyperparameters)
+    seed = point.pop("seed", 0)
+    return {
+        **{f"hp.{name}": value for name, value in point.items()},
+        "seed": seed,
+        "gap": found["gap"],
+        **{name: found[name] for name in sorted(found) if name.startswith("gap_ood_")},
+        "test_error": 1 - found["test_accuracy"],
+        "test_size": found["test_size"],
+        "converged": found["converged"],
+        **{name: found.get(name) for name in _TRAINING},
+    }
+
+
 def table_rows(report: RunReport) -> list[dict[str, Any]]:
     """One row per network that was judged; an empty cell where a measure gave no value."""
-    rows = []
-    for subject in report.plan.evidence.subjects:
-        found = report.evidence[subject.label]
-        if "gap" not in found:
-            continue
-        point = dict(subject.hyperparameters)
-        seed = point.pop("seed", 0)
-        rows.append(
-            {
-                **{f"hp.{name}": value for name, value in point.items()},
-                "seed": seed,
-                "gap": found["gap"],
-                **{name: value for name, value in found.items() if name.startswith("gap_ood_")},
-                "test_error": 1 - found["test_accuracy"],
-                "test_size": found["test_size"],
-                "converged": found["converged"],
-                **{name: found.get(name) for name in _TRAINING},
-                **{f"complexity.{m.measure.name}": m.outcomes[subject.label].value for m in report.measures},
-            }
-        )
-    return rows
+    return [
+        {
+            **network_row(subject.hyperparameters, report.evidence[subject.label]),
+            **{f"complexity.{m.measure.name}": m.outcomes[subject.label].value for m in report.measures},
+        }
+        for subject in report.plan.evidence.subjects
+        if "gap" in report.evidence[subject.label]
+    ]
 
 
 def has_seeds(report: RunReport) -> bool:
@@ -66,21 +80,23 @@ def has_seeds(report: RunReport) -> bool:
     return len({s.hyperparameters.get("seed") for s in report.plan.evidence.subjects}) > 1
 
 
+def table_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as CSV."""
+    columns = dict.fromkeys(name for row in rows for name in row)
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
 def write_table(report: RunReport, path: Path) -> None:
     """Write the table, all of it or none."""
     rows = table_rows(report)
     if not rows:
         raise UserError("no network of this run was judged, so there is no record table")
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    columns = dict.fromkeys(name for row in rows for name in row)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(columns), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-        draft.replace(path)
+        write_atomically(path, table_text(rows))
     except OSError as problem:
         raise UserError(f"{path} cannot be written: {problem.strerror or problem}") from None
-    finally:
-        draft.unlink(missing_ok=True)

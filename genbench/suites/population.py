@@ -58,6 +58,7 @@ _TRAIN = {
 _STACKED_DATA = {
     "seed": integer(0),
     "classes": optional(integer(2)),
+    "training_pool": optional(integer(10)),
     "heldout_size": optional(integer(10)),
     "corruptions": optional(distinct(choice(*CORRUPTION_NAMES), "the name of a corruption")),
     "severities": optional(distinct(_SEVERITY, "an integer from 1 to 5")),
@@ -114,6 +115,11 @@ class PopulationSuite(Suite):
         """How many networks it has."""
         return len(self.points())
 
+    def evidence(self) -> dict[str, Any]:
+        """Everything that determines networks and gaps."""
+        grid = {name: list(values) for name, values in self.grid.items()}
+        return {"data": dict(self.data), "train": {**self.train, "stacked": self.stacked}, "grid": grid}
+
 
 def read_population(path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> PopulationSuite:
     """Check the tables [data], [train] and [grid]."""
@@ -130,6 +136,7 @@ def read_population(path: Path, content: Mapping[str, Any], common: Mapping[str,
         _check_axes(path, "data", data, grid, _STACKED_DATA_AXES)
         _check_axes(path, "train", train, grid, _STACKED_TRAIN)
         _check_shifts(path, data)
+        _check_pool(path, data, grid)
     else:
         known_keys(path, "data", data, _DATA)
         check_table(path, "data", data, _DATA)
@@ -166,6 +173,18 @@ def _check_axes(
             raise UserError(f"{path}: grid.{axis} = {values!r}, expected a list of distinct values")
         for value in values:
             check(path, f"grid.{axis}", value, field_)
+
+
+def _check_pool(path: Path, data: Mapping[str, Any], grid: Mapping[str, Any]) -> None:
+    pool = data.get("training_pool")
+    sizes = grid.get("train_size", [data.get("train_size")])
+    if pool is not None and pool < max(sizes):
+        raise UserError(
+            f"{path}: data.training_pool = {pool} images are not enough for a train_size of {max(sizes)}"
+        )
+    for other in ("heldout_domain", "heldout_size"):
+        if pool is not None and (other in grid or data.get(other)):
+            raise UserError(f"{path}: data.training_pool and {other} exclude each other; drop one")
 
 
 def _check_shifts(path: Path, data: Mapping[str, Any]) -> None:

@@ -35,6 +35,10 @@ class Suite:
         """How many networks it has."""
         raise NotImplementedError
 
+    def evidence(self) -> dict[str, Any]:
+        """Everything that determines its networks and what they are judged by."""
+        raise NotImplementedError
+
     @property
     def title(self) -> str:
         """The name as outputs show it."""

@@ -1,26 +1,21 @@
-"""Makes evidence packs out of a store, and compares a pack with evidence built anew."""
+"""Makes a testbed's evidence pack out of a store, and compares a pack with evidence built anew."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from genbench.engine.store import Store, read_manifest, write_atomically
-from genbench.errors import UserError
+from genbench.engine.store import Store, read_manifest
 from genbench.keys import file_hash
+from genbench.packs import Comparison, Pack, new_pack, packed
 from genbench.suites import TestbedSuite
 from genbench.testbed.cubes import CUBE_FILE
-from genbench.testbed.pack import FORMAT, MANIFEST, Pack
 from genbench.testbed.plan import TestbedPlan
 
-__all__ = ["CUBE_TOLERANCE", "Comparison", "build_pack", "compare"]
+__all__ = ["CUBE_TOLERANCE", "build_pack", "compare"]
 
 CUBE_TOLERANCE = 1e-3
 """How far any statistic of a cube may move on another machine."""
@@ -34,70 +29,31 @@ def build_pack(
     provenance: Mapping[str, Any],
     version: int = 1,
 ) -> None:
-    """Write the networks and cubes of a finished from-scratch run as a pack; `target` appears whole."""
-    if target.exists() and any(target.iterdir()) and not (target / MANIFEST).is_file():
-        raise UserError(f"{target} is neither empty nor an evidence pack; choose a new folder with --to")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        networks = {
-            subject.label: _packed(
-                store.folder(subject.network.key), staged, subject.label, ("final", "trace")
-            )
-            for subject in plan.subjects
-        }
-        cubes = {
-            name: _packed(store.folder(family.cube.key), staged, name, ("cube",))
-            for name, family in plan.families.items()
-        }
+    """Write the networks and cubes of a finished from-scratch run as a pack; `target` appears whole.
+
+    <backbone>.final.safetensors    adapted weights, fp16
+    <backbone>.trace.safetensors    what adaptation recorded
+    <family>.cube.nc                the cube
+    """
+    with new_pack(target, suite, version, provenance) as draft:
         noise = next(cell for cell in plan.steps if cell.kind == "noise")
         heldout = next(c for c in plan.steps if c.kind == "images" and c.inputs["part"] == "heldout")
-        manifest = {
-            "format": FORMAT,
-            "suite": suite.name,
-            "version": version,
-            "summary": suite.summary,
-            "evidence": suite.evidence(),
-            "data_hash": read_manifest(store.folder(heldout.key))["result"]["data_hash"],
-            "noise": read_manifest(store.folder(noise.key))["result"]["recipe"],
-            "networks": networks,
-            "cubes": cubes,
-            "built": dict(provenance),
-        }
-        write_atomically(staged / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
-        staged.chmod(0o755)
-        if target.exists():
-            shutil.rmtree(target)
-        staged.rename(target)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-
-
-def _packed(folder: Path, target: Path, name: str, stems: tuple[str, ...]) -> dict[str, Any]:
-    files = {}
-    for source in sorted(folder.iterdir()):
-        if source.stem in stems:
-            own = f"{name.replace(':', '-').replace('/', '-')}.{source.name}"
-            shutil.copyfile(source, target / own)
-            files[source.name] = {"file": own, "sha256": file_hash(target / own)}
-    return {"files": files, "result": read_manifest(folder)["result"]}
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One file of a pack against the same made anew."""
-
-    name: str
-    same_bits: bool
-    difference: float
-    """Largest absolute difference: of a weight, or of a statistic of a cube."""
-    tolerance: float | None
-    """What `difference` may be; None where only the cube that follows from it counts."""
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the pack is confirmed."""
-        return self.same_bits or self.tolerance is None or self.difference <= self.tolerance
+        draft.manifest.update(
+            {
+                "networks": {
+                    subject.label: packed(
+                        store.folder(subject.network.key), draft.folder, subject.label, ("final", "trace")
+                    )
+                    for subject in plan.subjects
+                },
+                "cubes": {
+                    name: packed(store.folder(family.cube.key), draft.folder, name, ("cube",))
+                    for name, family in plan.families.items()
+                },
+                "data_hash": read_manifest(store.folder(heldout.key))["result"]["data_hash"],
+                "noise": read_manifest(store.folder(noise.key))["result"]["recipe"],
+            }
+        )
 
 
 def compare(pack: Pack, plan: TestbedPlan, store: Store) -> list[Comparison]:

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from genbench.contract import Availability, BackboneRequest, DataRequest
 from genbench.engine.cells import Cell, SubjectCells, make_cell
 from genbench.keys import derive_seed, file_hash
+from genbench.packs import Pack, unpacked_cell
 from genbench.registry import load_registry
 from genbench.suites import TestbedSuite
-from genbench.testbed.pack import Pack
 
 __all__ = ["Family", "TestbedPlan", "plan_testbed"]
 
@@ -63,6 +62,11 @@ class TestbedPlan:
         ends = [cell for family in self.families.values() for cell in (family.cube, family.tradeoff)]
         networks = [subject.network for subject in self.subjects]
         return list({cell.key: cell for cell in [self.training_data, *networks, *self.steps, *ends]}.values())
+
+    def with_all_kept(self) -> TestbedPlan:
+        """The same plan, with the networks in the store at its end, as a pack needs them."""
+        kept = [replace(one, network=replace(one.network, on_demand=False)) for one in self.subjects]
+        return replace(self, subjects=kept)
 
 
 def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
@@ -237,25 +241,14 @@ def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cel
 
 
 def _from_pack(suite: TestbedSuite, pack: Pack, training: Cell) -> TestbedPlan:
-    networks = {name: _unpacked(pack, "networks", name) for name in suite.backbones}
+    entries = pack.manifest["networks"]
+    networks = {name: unpacked_cell(pack, name, entries[name], on_demand=True) for name in suite.backbones}
     families = {}
     for family, members in suite.families().items():
-        cube = _unpacked(pack, "cubes", family)
+        cube = unpacked_cell(pack, family, pack.manifest["cubes"][family])
         families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
     subjects = [_subject(name, networks[name]) for name in suite.backbones]
     return TestbedPlan(training, subjects, families, [], pack)
-
-
-def _unpacked(pack: Pack, kind: str, name: str) -> Cell:
-    entry: dict[str, Any] = pack.manifest[kind][name]
-    # Keyed by content, not by how it was made: everyone is scored against the same bytes.
-    return make_cell(
-        "unpacked",
-        f"{name} from the evidence pack",
-        {"step": _VERSION, "files": entry["files"], "result": entry["result"]},
-        how={"pack": str(pack.folder)},
-        on_demand=kind == "networks",
-    )
 
 
 def _fingerprint(available: Availability) -> str:

@@ -36,7 +36,6 @@ __all__ = [
     "features",
     "images",
     "load_subject",
-    "unpacked",
     "warm",
 ]
 
@@ -184,15 +183,6 @@ def evidence(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) 
     )
     save_file(found, out / "evidence.safetensors")
     return {"weights": _result(parents["network"])["weights"]}
-
-
-def unpacked(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
-    """Files out of an evidence pack, each checked against the hash that is part of this cell's key."""
-    from genbench.testbed.pack import copy_files
-
-    copy_files(Path(inputs["how"]["pack"]), inputs["files"], out)
-    result: dict[str, Any] = inputs["result"]
-    return result
 
 
 def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:

@@ -1,0 +1,230 @@
+"""Boards of populations: records judged from their readings, forgeries refused, the table published."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Run
+from population_records import SUITE, population_evidence, population_records
+
+from genbench.errors import UserError
+from genbench.leaderboard.board import board_document, read_boards
+from genbench.leaderboard.build import Folders, build, stale
+from genbench.leaderboard.export import export
+from genbench.leaderboard.validate import judged_records, read_record
+from genbench.records import body_hash, record_text
+from genbench.scoring import read_records, robust_sign_error
+from genbench.scoring.board import SCORES, score_table
+from genbench.scoring.population import SHOWN, PopulationScore, population_scores, scores_frame
+
+pytestmark = pytest.mark.xdist_group("site")  # these records are judged there too
+
+COMMITTED = Path(__file__).parent.parent / "leaderboards"
+
+
+@pytest.fixture(scope="module")
+def records() -> list[dict[str, Any]]:
+    return population_records()
+
+
+@pytest.fixture(scope="module")
+def boards(records: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    folder = tmp_path_factory.mktemp("population-board")
+    for record in records:
+        write(folder / "records", record)
+    folders = Folders(folder, folder / "records")
+    build(folders)
+    return folders
+
+
+def write(folder: Path, record: dict[str, Any]) -> Path:
+    path = folder / SUITE / f"{record['measure']['name']}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(record_text(record))
+    return path
+
+
+def test_the_board_shows_every_score(boards: Folders) -> None:
+    (board,) = read_boards(boards.records, boards.trust)
+    rows = {row.name: row for row in board.rows}
+    assert board.rows[0].name == "near_the_gap"
+    assert rows["silent"].score is None
+    score = rows["near_the_gap"].score
+    assert isinstance(score, PopulationScore)
+    assert score.low <= score.value <= score.high < 0.2
+    document = board_document(board)["rows"][0]["sign_error"]
+    assert document.keys() == {"value", "low", "high", "dropped", *(column.label for column in SHOWN)}
+    assert document["max"] >= document["90th %"] >= document["value"] >= 0
+    assert all(isinstance(document[column.label], float) for column in SHOWN)
+    assert rows["hostile"].score is not None
+    assert rows["hostile"].score.dropped == 90 - sum(
+        not row["converged"] for row in population_evidence().rows.values() if row["hp.depth"] == 1
+    )
+    assert stale(boards) == []
+
+
+def test_the_published_table_gives_the_published_scores(boards: Folders) -> None:
+    """`genbench score` on the board's CSV: what a reader can do without this code's evidence."""
+    (board,) = read_boards(boards.records, boards.trust)
+    known = {row.name: _Known(row.record["measure"]) for row in board.rows}
+    table = read_records(boards.boards / f"{SUITE}.csv", known_measures=known)
+    found = population_scores(score_table(table))
+    for row in board.rows:
+        if isinstance(row.score, PopulationScore):
+            assert_same_numbers(found[row.name].scores, row.score.scores)
+
+
+class _Known:
+    def __init__(self, about: dict[str, Any]) -> None:
+        self.higher_means, self.logarithm = about["higher_means"], about["logarithm"]
+
+
+def assert_same_numbers(one: Any, other: Any) -> None:
+    assert [row[:4] for row in one] == [row[:4] for row in other]
+    for mine, theirs in zip(one, other, strict=True):
+        for a, b in zip(mine[4:7], theirs[4:7], strict=True):
+            assert (a is None) == (b is None), mine
+            assert a is None or a == pytest.approx(b, abs=1e-9), mine
+
+
+def test_a_measure_has_the_same_scores_whatever_stands_beside_it(records: list[dict[str, Any]]) -> None:
+    evidence = population_evidence()
+    (alone,) = evidence.judge(records[1:2])
+    together = evidence.judge(records)[1]
+    assert_same_numbers(alone.scores, together.scores)
+    np.testing.assert_allclose(alone.resampled, together.resampled, atol=1e-9)
+
+
+def test_every_interval_contains_its_value(records: list[dict[str, Any]]) -> None:
+    checked = 0
+    for record in records:
+        for row in (record["sign_error"] or {"scores": []})["scores"]:
+            value, low, high = row[4:7]
+            if value is not None and low is not None:
+                assert low <= value <= high, row
+                checked += 1
+    assert checked > 100
+
+
+def test_recorded_scores_become_the_table_they_came_from(records: list[dict[str, Any]]) -> None:
+    frame = scores_frame({r["measure"]["name"]: r["sign_error"]["scores"] for r in records[:2]})
+    assert set(frame["score"]) == set(SCORES)
+    evidence = population_evidence()
+    again = robust_sign_error(evidence.records(records[:2]))
+    mine = frame[frame["score"] == "sign_error"].sort_values(["measure", "part", "statistic"])
+    theirs = again.sort_values(["measure", "part", "statistic"])
+    np.testing.assert_allclose(mine["value"].to_numpy(), theirs["value"].to_numpy(), atol=1e-12)
+
+
+# -- forgeries ---------------------------------------------------------------------------------------
+
+
+def better_headline(record: dict[str, Any]) -> None:
+    record["sign_error"]["value"] = 0.0
+
+
+def better_kendall(record: dict[str, Any]) -> None:
+    row = next(row for row in record["sign_error"]["scores"] if row[0] == "kendall" and row[3] == "Psi")
+    row[4] = row[4] + 0.01
+
+
+def fewer_failures(record: dict[str, Any]) -> None:
+    record["sign_error"]["worst"] = record["sign_error"]["worst"][1:]
+
+
+def a_score_left_out(record: dict[str, Any]) -> None:
+    record["sign_error"]["scores"] = record["sign_error"]["scores"][:-1]
+
+
+def better_reading(record: dict[str, Any]) -> None:
+    label = next(label for label, row in population_evidence().rows.items() if row["converged"])
+    next(r for r in record["readings"] if r["subject"] == label)["value"] *= 50
+
+
+def other_networks(record: dict[str, Any]) -> None:
+    first = next(iter(record["provenance"]["networks"]))
+    record["provenance"]["networks"][first] = "f" * 64
+
+
+def a_network_left_out(record: dict[str, Any]) -> None:
+    record["readings"] = record["readings"][1:]
+    record["statuses"] = {"ok": len(record["readings"])}
+    record["cost"] = {"seconds": 0.5 * 269, "shared_seconds": 0.25 * 269, "peak_bytes": 1000}
+
+
+@pytest.mark.parametrize(
+    ("forge", "sentence"),
+    [
+        (better_headline, "its scores are not what its readings give"),
+        (better_kendall, "its scores are not what its readings give"),
+        (fewer_failures, "its scores are not what its readings give"),
+        (a_score_left_out, "its scores are not what its readings give"),
+        (better_reading, "its scores are not what its readings give"),
+        (other_networks, "its networks or data are not those of the evidence pack"),
+        (a_network_left_out, "its readings are not one for each network of the suite"),
+    ],
+)
+def test_a_forged_record_is_refused(
+    records: list[dict[str, Any]], tmp_path: Path, forge: Callable[[dict[str, Any]], None], sentence: str
+) -> None:
+    """Even with the hash made anew."""
+    # The measure that is wrong here and there: it has failures that a forger would leave out.
+    record = copy.deepcopy(records[0])
+    forge(record)
+    record["sha256"] = body_hash(record)
+    with pytest.raises(UserError, match=sentence):
+        read_record(write(tmp_path, record), population_evidence())
+
+
+def test_a_sound_record_is_taken(records: list[dict[str, Any]], tmp_path: Path) -> None:
+    paths = [write(tmp_path, record) for record in records]
+    found = judged_records(paths, population_evidence())
+    assert [record for record, _ in found] == records
+
+
+def test_the_paper_kit_of_a_population(boards: Folders, tmp_path: Path) -> None:
+    (board,) = read_boards(boards.records, boards.trust)
+    files = {path.name: path for path in export(board, "near_the_gap", boards.records, tmp_path)}
+    assert {"table.tex", "papers.bib", "near_the_gap.pdf", "sign-errors.pdf", "iid-ood.pdf"} <= files.keys()
+    table = files["table.tex"].read_text()
+    assert r"$\Psi$ OOD" in table
+    assert table.count(r"\\") == 3  # head, the measure, one baseline
+    bib = files["papers.bib"].read_text()
+    assert all(number in bib for number in ("2510.18934", "2010.11924", "2602.01718", "2106.04765"))
+
+
+# -- what is committed -------------------------------------------------------------------------------
+
+
+def test_score_on_the_committed_table_reproduces_the_committed_board(run: Run) -> None:
+    done = run("score", COMMITTED / f"{SUITE}.csv", "--score", "sign_error,kendall,independence", "--json")
+    assert done.returncode == 0, done.stderr
+    numbers = {
+        (row["measure"], row["score"], row["target"], row["part"], row["statistic"]): row
+        for row in json.loads(done.stdout)["scores"]
+    }
+    rows = json.loads((COMMITTED / f"{SUITE}.json").read_text())["rows"]
+    assert len(rows) >= 86
+    for row in rows:
+        score = row["sign_error"]
+        if score is None:
+            continue
+        mean = numbers[row["measure"], "sign_error", "gap", "all", "mean"]
+        assert [mean[key] for key in ("value", "low", "high")] == pytest.approx(
+            [score[key] for key in ("value", "low", "high")], abs=1e-6
+        )
+        for label, place in {
+            "max": ("sign_error", "gap", "all", "max"),
+            "90th %": ("sign_error", "gap", "all", "p90"),
+            "Ψ IID": ("kendall", "gap", "all", "Psi"),
+            "Ψ OOD": ("kendall", "gap_ood_corrupted", "all", "Psi"),
+            "K": ("independence", "gap", "all", "K"),
+        }.items():
+            found = numbers[row["measure"], *place]["value"]
+            assert found == (None if score[label] is None else pytest.approx(score[label], abs=1e-6))

@@ -1,0 +1,201 @@
+"""Evidence packs of populations: built, used, verified, and refused when something is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Run, command
+from test_population_blocks import SUITE
+
+from genbench.leaderboard.evidence import PopulationEvidence, suite_evidence
+from genbench.packs import PACKS, find_pack, read_pack
+from genbench.population.block_plan import plan_blocks
+from genbench.scoring.robust import robust_sign_error
+from genbench.suites import PopulationSuite, load_suite, read_suite
+
+pytestmark = pytest.mark.xdist_group("population_pack")  # one worker trains for all
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a suite, the store of its run, what that printed, and the pack made from it."""
+    folder = tmp_path_factory.mktemp("population-pack")
+    (folder / "blocks.toml").write_text(SUITE)
+    for words in (
+        ("run", "-s", "blocks.toml", "-m", "param_norm", "--store", "store", "--from-scratch", "--json"),
+        ("pack", "build", "-s", "blocks.toml", "--to", "pack", "--store", "store"),
+    ):
+        done = subprocess.run(command(*words), cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        (folder / f"{words[0]}.out").write_text(done.stdout)
+    return folder
+
+
+def manifests(store: Path) -> list[dict[str, Any]]:
+    return [json.loads(p.read_text().partition("\n")[2]) for p in store.glob("cells/*/*/manifest.json")]
+
+
+def test_a_pack_gives_the_readings_and_scores_of_the_run_it_was_made_from(made: Path, run: Run) -> None:
+    words = ("run", "-s", "blocks.toml", "-m", "param_norm", "--pack", "pack", "--store", "new", "--json")
+    done = run(*words, cwd=made)
+    assert done.returncode == 0, done.stderr
+    found, trained = json.loads(done.stdout), json.loads((made / "run.out").read_text())
+    assert found["pack"].startswith("tiny-blocks v1")
+    assert trained["pack"] is None
+    assert found["evidence"] == trained["evidence"]
+    # baseline_random is seeded by the key of the network, which a pack takes from its content.
+    for document in (found, trained):
+        document["scores"] = [r for r in document["scores"] if r["measure"] != "baseline_random"]
+    assert found["scores"] == trained["scores"]
+    kinds = {one["kind"] for one in manifests(made / "new")}
+    assert kinds == {"unpacked", "population_training", "population_network", "reading"}
+    assert not list((made / "new").rglob("heldout*")), "nothing held out is needed, so nothing is there"
+
+
+def test_verifying_agrees_to_the_bit_on_this_machine(made: Path, run: Run) -> None:
+    done = run(
+        "pack", "verify", "-s", "blocks.toml", "--pack", "pack", "--store", "fresh", "--json", cwd=made
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["agrees"]
+    assert len(found["evidence"]) == 4
+    assert all(one["same_bits"] and one["difference"] == 0 for one in found["evidence"])
+
+
+def test_verifying_finds_a_pack_of_other_networks(made: Path, run: Run) -> None:
+    other = made / "other"
+    shutil.copytree(made / "pack", other)
+    manifest = json.loads((other / "pack.json").read_text())
+    manifest["blocks"][1]["judged"]["result"]["networks"][2]["gap"] += 0.01
+    entry = manifest["blocks"][1]["trained"]["files"]["final.safetensors"]
+    source = manifest["blocks"][0]["trained"]["files"]["final.safetensors"]
+    shutil.copyfile(other / source["file"], other / entry["file"])
+    entry["sha256"] = source["sha256"]
+    (other / "pack.json").write_text(json.dumps(manifest))
+    done = run("pack", "verify", "-s", "blocks.toml", "--pack", "other", "--store", "store", cwd=made)
+    assert done.returncode == 1
+    assert "does NOT hold" in done.stdout
+    assert "3 of 4 agree to the bit" in done.stdout
+
+
+@pytest.mark.parametrize("file", ["stack-00.final.safetensors", "stack-02.evidence.safetensors"])
+def test_a_damaged_pack_is_named(made: Path, run: Run, tmp_path: Path, file: str) -> None:
+    shutil.copytree(made / "pack", tmp_path / "pack")
+    content = bytearray((tmp_path / "pack" / file).read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "pack" / file).write_bytes(content)
+    words = ("run", "-s", made / "blocks.toml", "-m", "params", "--pack", "pack", "--store", "new")
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode != 0
+    assert f"{file} is damaged" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_pack_for_another_grid_is_refused(made: Path, run: Run) -> None:
+    words = ("run", "-s", "blocks.toml", "--set", "grid.width=[8,32]", "-m", "params", "--pack", "pack")
+    done = run(*words, cwd=made)
+    assert done.returncode == 2
+    assert "is evidence for suite 'tiny-blocks' with other settings" in done.stderr
+
+
+def test_a_suite_that_trains_one_by_one_cannot_be_packed(run: Run, tmp_path: Path) -> None:
+    done = run("pack", "build", "-s", "digits", "--to", tmp_path / "pack")
+    assert done.returncode == 2
+    assert "trains its networks one by one" in done.stderr
+
+
+# -- the pack that ships -----------------------------------------------------------------------------
+
+
+def test_the_shipped_pack_is_that_of_the_suite_and_whole() -> None:
+    suite = load_suite("nin-digits")
+    assert isinstance(suite, PopulationSuite)
+    pack = find_pack(suite)
+    assert pack is not None, "nin-digits' settings are not those that its pack was built with"
+    plan = plan_blocks(suite, pack)
+    assert len(plan.subjects) == 270
+    assert {len(block["subjects"]) for block in pack.manifest["blocks"]} == {15}
+    for block in pack.manifest["blocks"]:
+        for part in ("trained", "judged"):
+            for entry in block[part]["files"].values():
+                pack.file(entry)  # raises if its bytes are not those of the manifest
+    assert sum(f.stat().st_size for f in PACKS.rglob("*") if f.is_file()) < 30e6
+
+
+def test_a_changed_suite_or_a_quick_one_is_not_served() -> None:
+    pack = read_pack(PACKS / "nin-digits")
+    path = load_suite("nin-digits").path
+    assert not pack.serves(read_suite(path, changes={"train.momentum": 0.8}))
+    assert not pack.serves(load_suite("nin-digits", quick=True))
+    assert not pack.serves(load_suite("mini"))
+    assert not read_pack(PACKS / "mini").serves(load_suite("nin-digits"))
+
+
+def test_the_evidence_is_what_its_networks_do() -> None:
+    """Gaps from the stored right and wrong, and one stack evaluated anew by plain torch."""
+    import torch
+    from safetensors.torch import load_file
+
+    from genbench.contract import DataRequest
+    from genbench.data.digits import DATASET
+    from genbench.keys import derive_seed
+    from genbench.population.networks import Shape, make_network
+
+    pack = read_pack(PACKS / "nin-digits")
+    evidence = suite_evidence("nin-digits")
+    assert isinstance(evidence, PopulationEvidence)
+    for block in pack.manifest["blocks"]:
+        stored = load_file(pack.file(block["judged"]["files"]["evidence.safetensors"]))
+        for place, label in enumerate(block["subjects"]):
+            row = evidence.rows[label]
+            right = stored["right"][place].double().mean().item()
+            assert row["gap"] == pytest.approx(row["train_accuracy"] - right, abs=1e-12)
+            assert row["test_size"] == stored["right"].shape[1] == 1541
+    # The held-out images: the data set's own, and the training images that no network sees.
+    data = DATASET.load(DataRequest())
+    order = torch.randperm(
+        len(data.train), generator=torch.Generator().manual_seed(derive_seed("training pool", 0))
+    )
+    spare = order[256:].sort().values
+    images = torch.cat([data.heldout.batch(range(len(data.heldout))), data.train.batch(spare)]).float() / 255
+    labels = torch.cat([data.heldout.labels, data.train.labels[spare]])
+    block = pack.manifest["blocks"][-1]
+    result = block["trained"]["result"]
+    states = load_file(pack.file(block["trained"]["files"]["final.safetensors"]))
+    stored = load_file(pack.file(block["judged"]["files"]["evidence.safetensors"]))
+    assert torch.equal(stored["labels"], labels)
+    for place in range(len(block["subjects"])):
+        network = make_network(Shape(**result["shape"]), seed=0)
+        network.load_state_dict({name: value[place] for name, value in states.items()})
+        with torch.no_grad():
+            logits = network.eval()((images - result["mean"]) / result["std"])
+        agree = (logits.argmax(dim=1) == labels) == stored["right"][place]
+        assert agree.double().mean() > 0.999  # a tie of two logits may fall the other way
+
+
+def test_the_population_tells_measures_apart() -> None:
+    """Enough environments of every hyperparameter are sure, and gaps differ by more than chance."""
+    evidence = suite_evidence("nin-digits")
+    assert isinstance(evidence, PopulationEvidence)
+    rows = list(evidence.rows.values())
+    converged = [row for row in rows if row["converged"]]
+    assert len(converged) >= 0.85 * len(rows)
+    gaps = np.array([row["gap"] for row in converged])
+    assert np.ptp(gaps) > 0.3
+    labels = evidence.subjects
+    values = np.random.default_rng(0).normal(size=len(labels))
+    record = {
+        "measure": {"name": "noise", "higher_means": "worse", "logarithm": False},
+        "readings": [{"subject": s, "value": v} for s, v in zip(labels, values, strict=True)],
+    }
+    scores = robust_sign_error(evidence.records([record]), resamples=0)
+    kept = scores[scores["statistic"] == "mean"].set_index("part")["count"]
+    assert kept["all"] >= 70
+    assert all(kept[name] >= 5 for name in ("train_size", "depth", "width", "learning_rate"))
