@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from genbench.contract import Measure
@@ -12,7 +13,7 @@ from genbench.errors import UserError
 from genbench.keys import derive_seed
 from genbench.population.block_plan import BlockPlan
 from genbench.population.plan import PopulationPlan
-from genbench.runs import FamilyEvidence, MeasureReport, Plan, RunReport
+from genbench.runs import FamilyEvidence, MeasureReport, Plan, RunReport, TableScores
 from genbench.scoring.sign_error import SignError
 from genbench.suites import TestbedSuite
 from genbench.testbed.plan import TestbedPlan
@@ -91,9 +92,13 @@ def _testbed_report(
     ]
     reports += [
         MeasureReport(
-            entry.item, entry.source, found, truth.score(_values(entry.item, found)), reference=True
+            one.entry.item,
+            one.entry.source,
+            one.outcomes,
+            truth.score(_values(one.entry.item, one.outcomes)),
+            reference=True,
         )
-        for entry, found in plan.references.values()
+        for one in plan.references.values()
     ]
     return RunReport(plan, reports, truth.record(), store.root, families)
 
@@ -116,17 +121,57 @@ def _population_report(
             judged = judged["networks"][evidence.places[subject.label]]
         found[subject.label] = {**outcomes[subject.network.key].result, **judged}
     reports = [
-        MeasureReport(
-            entry.item,
-            entry.source,
-            readings[entry.item.name],
-            _gap_score(
-                plan, evidence, store, _values(entry.item, readings[entry.item.name]), found, outcomes
-            ),
-        )
-        for entry in plan.measures
+        MeasureReport(entry.item, entry.source, readings[entry.item.name], None) for entry in plan.measures
     ]
-    return RunReport(plan, reports, found, store.root)
+    reports += [
+        MeasureReport(one.entry.item, one.entry.source, one.outcomes, None, reference=True)
+        for one in plan.references.values()
+    ]
+    report = RunReport(plan, reports, found, store.root)
+    table = _table_scores(report)
+    if table.board is not None:
+        from genbench.scoring.population import population_scores
+
+        scores = population_scores(table.board)
+        reports = [replace(one, score=scores.get(one.measure.name)) for one in reports]
+    else:
+        reports = [
+            replace(
+                one,
+                score=_gap_score(plan, evidence, store, _values(one.measure, one.outcomes), found, outcomes),
+            )
+            for one in reports
+        ]
+    return replace(report, measures=reports, table=table)
+
+
+def _table_scores(report: RunReport) -> TableScores:
+    """The record table scored as `genbench score` does; recorded scores of other measures are taken over."""
+    import pandas as pd
+
+    from genbench.population.table import has_seeds, table_rows
+    from genbench.scoring.board import score_table
+    from genbench.scoring.population import scores_frame
+    from genbench.scoring.robust import sign_error_environments
+    from genbench.scoring.tables import records_from_frame
+
+    if not has_seeds(report):
+        return TableScores(None, "every network has the same seed; the scores need several")
+    references = report.plan.references
+    recorded = {
+        name: one.score["scores"] for name, one in references.items() if one.score and "scores" in one.score
+    }
+    known = {one.measure.name: one.measure for one in report.measures}
+    try:
+        records = records_from_frame(pd.DataFrame(table_rows(report)), known_measures=known)
+        board = score_table(records.select([name for name in records.measures if name not in recorded]))
+    except UserError as problem:
+        return TableScores(None, str(problem))
+    if recorded:
+        scores = pd.concat([board.scores, scores_frame(recorded)], ignore_index=True)
+        everything = None if board.environments is None else sign_error_environments(records)
+        board = replace(board, records=records, scores=scores, environments=everything)
+    return TableScores(board)
 
 
 def _gap_score(

@@ -21,10 +21,9 @@ from genbench.keys import canonical_json, text_hash
 from genbench.leaderboard.schema import SCHEMA
 from genbench.registry import Entry
 from genbench.suites import Suite
-from genbench.testbed.plan import TestbedPlan
 
 if TYPE_CHECKING:
-    from genbench.runs import MeasureReport, Plan, RunReport
+    from genbench.runs import MeasureReport, Plan, Reference, RunReport
 
 __all__ = [
     "REFERENCES",
@@ -72,8 +71,19 @@ def write_records(report: RunReport, folder: Path) -> int:
 
 
 def record_text(record: Mapping[str, Any]) -> str:
-    """The one text of a record: the same values give the same bytes."""
-    return json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    """The one text of a record: the same values give the same bytes. One line per field, and per reading."""
+    fields = (f" {_compact(key)}: {_field(value)}" for key, value in sorted(record.items()))
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
+def _field(value: Any) -> str:
+    if not isinstance(value, list) or not value:
+        return _compact(value)
+    return "[\n" + ",\n".join(f"  {_compact(item)}" for item in value) + "\n ]"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
 def body_hash(record: Mapping[str, Any]) -> str:
@@ -143,15 +153,15 @@ def _score(measure: MeasureReport) -> dict[str, Any] | None:
 
 def _evidence(plan: Plan) -> str | None:
     """What tells evidence apart: the hash of its pack; None if it was built here."""
-    pack = plan.evidence.pack if isinstance(plan.evidence, TestbedPlan) else None
+    pack = plan.evidence.pack
     return None if pack is None else pack.hash
 
 
 def find_references(
     plan: Plan, entries: Iterable[Entry[Measure]], folder: Path | None = None
-) -> dict[str, dict[str, Outcome]]:
-    """Recorded readings, by measure and subject, of the `entries` with a record for this very evidence."""
-    from genbench.runs import SUBJECT_VERSION
+) -> dict[str, Reference]:
+    """Recorded readings, by measure, of the `entries` with a record for this very evidence."""
+    from genbench.runs import SUBJECT_VERSION, Reference
 
     evidence = _evidence(plan)
     if evidence is None or plan.suite.quick:
@@ -172,7 +182,7 @@ def find_references(
             continue
         outcomes = {r["subject"]: _outcome(r) for r in record["readings"] if r["subject"] in subjects}
         if outcomes.keys() == subjects:
-            found[entry.item.name] = outcomes
+            found[entry.item.name] = Reference(entry, outcomes, record["sign_error"])
     return found
 
 

@@ -26,15 +26,19 @@ from genbench.testbed.plan import TestbedPlan, plan_testbed
 if TYPE_CHECKING:
     import xarray as xr
 
+    from genbench.packs import Pack
+    from genbench.scoring.board import Board
+    from genbench.scoring.population import PopulationScore
     from genbench.scoring.practical import PracticalScore
     from genbench.scoring.sign_error import SignError
-    from genbench.testbed.pack import Pack
 
 __all__ = [
     "FamilyEvidence",
     "MeasureReport",
     "Plan",
+    "Reference",
     "RunReport",
+    "TableScores",
     "bring_to_end",
     "execute",
     "make_plan",
@@ -51,6 +55,17 @@ SUBJECT_VERSION = 2
 
 
 @dataclass(frozen=True)
+class Reference:
+    """A measure whose readings on the same evidence are recorded."""
+
+    entry: Entry[Measure]
+    outcomes: dict[str, Outcome]
+    """By subject."""
+    score: Mapping[str, Any] | None
+    """As recorded."""
+
+
+@dataclass(frozen=True)
 class Plan:
     """All cells of a run."""
 
@@ -62,7 +77,7 @@ class Plan:
     """Names of the measures that were asked for; the others stand beside them for comparison."""
     readings: dict[tuple[str, str], Cell]
     """(measure, subject) to cell."""
-    references: Mapping[str, tuple[Entry[Measure], dict[str, Outcome]]] = field(default_factory=dict)
+    references: Mapping[str, Reference] = field(default_factory=dict)
     """Measures with recorded readings that stand beside the others for comparison."""
 
     def cells(self) -> list[Cell]:
@@ -78,7 +93,7 @@ class MeasureReport:
     source: Source
     outcomes: dict[str, Outcome]
     """By subject."""
-    score: SignError | PracticalScore | None
+    score: SignError | PracticalScore | PopulationScore | None
     """Sign-error against the held-out truth; None with fewer than two values."""
     reference: bool = False
     """Whether its readings are recorded ones, which came with genbench."""
@@ -93,6 +108,15 @@ class FamilyEvidence:
 
 
 @dataclass(frozen=True)
+class TableScores:
+    """What `genbench score` says of the record table of a population."""
+
+    board: Board | None
+    not_scored: str = ""
+    """Why there are no scores."""
+
+
+@dataclass(frozen=True)
 class RunReport:
     """What a run found out."""
 
@@ -103,6 +127,8 @@ class RunReport:
     store: Path
     families: dict[str, FamilyEvidence] = field(default_factory=dict)
     """Of a testbed: cube and trade-off point of every family."""
+    table: TableScores | None = None
+    """Of a population."""
 
     @property
     def sound(self) -> bool:
@@ -123,7 +149,7 @@ def make_plan(
     Parameters
     ----------
     asked : the measures that a person asked for; all unless said otherwise.
-    pack : evidence to take a testbed's networks and cubes from.
+    pack : evidence to take networks, cubes and gaps from.
     """
     names = [entry.item.name for entry in measures]
     for name in names:
@@ -144,7 +170,7 @@ def plan_evidence(suite: Suite, pack: Pack | None = None) -> PopulationPlan | Te
     if isinstance(suite, TestbedSuite):
         return plan_testbed(suite, pack)
     assert isinstance(suite, PopulationSuite)
-    return plan_population(suite)
+    return plan_population(suite, pack)
 
 
 def stored_measures(

@@ -29,10 +29,10 @@ def export(measure: str, suite: str, to: Path, records: Path, as_json: bool) -> 
     from genbench.leaderboard.board import read_boards
     from genbench.leaderboard.export import export as export_kit
 
-    boards = {board.name: board for board in read_boards(records, records.parent / "trust")}
-    if suite not in boards:
+    boards = read_boards(records, records.parent / "trust", only=suite)
+    if not boards:
         raise UserError(f"{records} holds no records of suite {suite!r}")
-    files = export_kit(boards[suite], measure, records, to)
+    files = export_kit(boards[0], measure, records, to)
     if as_json:
         print_json({"files": [str(file) for file in files]})
         return

@@ -11,6 +11,8 @@ import click
 from genbench.cli.common import common_options, parse_memory
 from genbench.report.tables import print_json, print_table
 
+_MOST_ROWS = 60
+
 
 @click.command()
 @click.argument("row", metavar="BOARD.json#MEASURE")
@@ -73,8 +75,11 @@ def reproduce(
             "agreement": "to the bit" if one.same_bits else f"differs by {one.difference:.1e}",
         }
         for one in agreements
+        # Of a population, only what is worth a look.
+        if len(agreements) <= _MOST_ROWS or not one.same_bits
     ]
-    print_table(["network", "recorded", "computed", "agreement"], rows, right=["recorded", "computed"])
+    if rows:
+        print_table(["network", "recorded", "computed", "agreement"], rows, right=["recorded", "computed"])
     for sentence in differs:
         click.echo(sentence)
     click.echo(

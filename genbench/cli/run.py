@@ -88,10 +88,10 @@ def run(
     The same command goes on after an interruption; finished work is never done twice.
     """
     from genbench.engine.guard import Limits
-    from genbench.population.table import check_table_path, default_table
+    from genbench.population.table import check_table_path, default_table, write_table
     from genbench.report.progress import make_progress
     from genbench.report.run_page import check_page_path, default_page, write_run_page
-    from genbench.report.runs import run_record, score_population, show_run
+    from genbench.report.runs import run_record, show_run
     from genbench.runs import execute, require_ready
 
     if report is not None:
@@ -112,13 +112,16 @@ def run(
 
         write_records(found, records)
     page = report or default_page(store, plan_.suite)
-    scores = score_population(found, table or default_table(store, plan_.suite))
+    written = None
+    if found.table is not None:
+        written = table or default_table(store, plan_.suite)
+        write_table(found, written)
     # The numbers first: drawing the page takes a second or two.
     if not as_json:
-        show_run(found, scores)
+        show_run(found, written)
     write_run_page(found, page)
     if as_json:
-        print_json({**run_record(found, scores), "report": str(page)})
+        print_json({**run_record(found, written), "report": str(page)})
     else:
         click.echo(f"report: {page}")
     return 0 if found.sound else 1
@@ -182,5 +185,4 @@ def _plan(choice: SuiteChoice, specs: tuple[str, ...], all_measures: bool, store
         chosen += [e for e in others if e in anchors or e in known]
     plan = make_plan(suite, chosen, asked=asked, pack=pack)
     rest = {e.item.name: e for e in others if e not in chosen}
-    references = find_references(plan, rest.values())
-    return replace(plan, references={name: (rest[name], found) for name, found in references.items()})
+    return replace(plan, references=find_references(plan, rest.values()))

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from genbench import __version__
 from genbench.leaderboard.evidence import SuiteEvidence, suite_evidence
 from genbench.leaderboard.trust import Trust, read_trust, trust_of
-from genbench.leaderboard.validate import read_records, record_files
+from genbench.leaderboard.validate import judged_records, record_files
 
 if TYPE_CHECKING:
+    from genbench.scoring.population import PopulationScore
     from genbench.scoring.practical import PracticalScore
 
 __all__ = ["Board", "Row", "board_document", "read_boards"]
@@ -26,7 +27,7 @@ class Row:
     """One measure on a board."""
 
     record: Mapping[str, Any]
-    score: PracticalScore | None
+    score: PracticalScore | PopulationScore | None
     rank: int | None
     tied: list[str]
     """Other measures that the evidence cannot tell from this one."""
@@ -62,32 +63,30 @@ class Board:
         return self.evidence.suite.name
 
 
-def read_boards(records: Path, trust: Path) -> list[Board]:
-    """A board for every suite with records; every record is validated."""
+def read_boards(records: Path, trust: Path, only: str = "") -> list[Board]:
+    """A board for every suite with records, or for one suite; every record is validated."""
     boards = []
     for suite, paths in record_files(records).items():
+        if only and suite != only:
+            continue
         evidence = suite_evidence(suite)
-        boards.append(
-            Board(evidence, _rows(read_records(paths, evidence), evidence, read_trust(trust, suite)))
-        )
+        boards.append(Board(evidence, _rows(judged_records(paths, evidence), read_trust(trust, suite))))
     return boards
 
 
-def _rows(
-    records: Sequence[Mapping[str, Any]], evidence: SuiteEvidence, trust: Mapping[str, Any]
-) -> list[Row]:
-    from genbench.scoring.practical import tied_ranks
+def _rows(judged: Sequence[tuple[Mapping[str, Any], Any]], trust: Mapping[str, Any]) -> list[Row]:
+    from genbench.scoring.ranking import tied_ranks
 
-    scores = [evidence.score(record) for record in records]
-    names = [record["measure"]["name"] for record in records]
+    scores = [score for _, score in judged]
+    names = [record["measure"]["name"] for record, _ in judged]
     rows = [
         Row(record, score, rank, _tied(i, scores, names), trust_of(record, trust))
-        for i, (record, score, rank) in enumerate(zip(records, scores, tied_ranks(scores), strict=True))
+        for i, ((record, score), rank) in enumerate(zip(judged, tied_ranks(scores), strict=True))
     ]
     return sorted(rows, key=lambda row: (row.rank is None, row.rank, row.score and row.score.value, row.name))
 
 
-def _tied(i: int, scores: Sequence[PracticalScore | None], names: Sequence[str]) -> list[str]:
+def _tied(i: int, scores: Sequence[Any], names: Sequence[str]) -> list[str]:
     own = scores[i]
     if own is None:
         return []
@@ -106,13 +105,11 @@ def board_document(board: Board) -> dict[str, Any]:
         "suite": board.name,
         "summary": evidence.suite.summary,
         "evidence": evidence.pack.hash,
-        "rows": [_row_document(row) for row in board.rows],
+        "rows": [_row_document(row, evidence) for row in board.rows],
     }
 
 
-def _row_document(row: Row) -> dict[str, Any]:
-    from genbench.scoring.practical import HEADLINE, SLICES
-
+def _row_document(row: Row, evidence: SuiteEvidence) -> dict[str, Any]:
     record, score = row.record, row.score
     document: dict[str, Any] = {
         "measure": row.name,
@@ -137,11 +134,8 @@ def _row_document(row: Row) -> dict[str, Any]:
             "value": _rounded(score.value),
             "low": _rounded(score.low),
             "high": _rounded(score.high),
-            "noise_aware": _rounded(score.noise_aware),
-            "slices": {name: _rounded(score.slice_value(name)) for name in SLICES},
-            "pairs": score.pairs,
             "dropped": score.dropped,
-            "ties": sum(part.ties for part in score.parts if part.statistic == HEADLINE) // len(SLICES),
+            **{column.label: _rounded(column.number(score)) for column in evidence.columns},
         }
     return document
 

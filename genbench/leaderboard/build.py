@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.leaderboard.board import board_document, read_boards
+from genbench.leaderboard.evidence import PopulationEvidence
 from genbench.leaderboard.site import site_files
 from genbench.leaderboard.tables import markdown
+from genbench.population.table import table_text
 
 __all__ = ["Folders", "board_files", "build", "stale"]
 
@@ -42,11 +46,19 @@ def board_files(folders: Folders) -> dict[str, bytes]:
         document = json.dumps(board_document(board), indent=1, sort_keys=True, ensure_ascii=False)
         files[f"{board.name}.json"] = (document + "\n").encode()
         files[f"{board.name}.md"] = markdown(board).encode()
+        if isinstance(board.evidence, PopulationEvidence):
+            # In the order of names: a rank that moves does not move a column.
+            rows = board.evidence.table(sorted((row.record for row in board.rows), key=_measure_name))
+            files[f"{board.name}.csv"] = table_text(rows).encode()
     files |= {f"site/{name}": content for name, content in site_files(boards).items()}
     size = sum(len(content) for name, content in files.items() if name.startswith("site/"))
     if size > SITE_LIMIT:
         raise UserError(f"the site would have {size / 1e6:.1f} MB, more than {SITE_LIMIT / 1e6:.0f} MB")
     return files
+
+
+def _measure_name(record: Mapping[str, Any]) -> str:
+    return str(record["measure"]["name"])
 
 
 def build(folders: Folders) -> dict[str, bytes]:
@@ -86,7 +98,7 @@ def stale(folders: Folders) -> list[str]:
 
 def _present(folders: Folders) -> set[str]:
     """Files on disk that a build would own."""
-    tops = [*folders.boards.glob("*.json"), *folders.boards.glob("*.md")]
+    tops = [path for kind in ("json", "md", "csv") for path in folders.boards.glob(f"*.{kind}")]
     inside = [path for path in (folders.boards / "site").rglob("*") if path.is_file()]
     names = {path.relative_to(folders.boards).as_posix() for path in [*tops, *inside]}
     return names - {"README.md"}

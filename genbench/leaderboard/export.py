@@ -6,10 +6,11 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from genbench.errors import UserError
 from genbench.leaderboard.board import Board, Row
+from genbench.leaderboard.evidence import PopulationEvidence, ScoreColumn, TestbedEvidence
 from genbench.leaderboard.papers import PAPERS, paper_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ __all__ = ["bibtex", "export", "latex_table"]
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"}, "Ψ": r"$\Psi$",
 }  # fmt: skip
 
 
@@ -33,7 +34,7 @@ def export(board: Board, measure: str, records: Path, target: Path) -> list[Path
     chosen = [row for row in board.rows if row.name == measure or row.baseline]
     texts = {
         "table.tex": latex_table(board, chosen, measure),
-        "papers.bib": bibtex([rows[measure].record["measure"]["paper"], "004"]),
+        "papers.bib": bibtex([rows[measure].record["measure"]["paper"], *_judged_by(board)]),
     }
     try:
         (target / "records").mkdir(parents=True, exist_ok=True)
@@ -50,20 +51,28 @@ def export(board: Board, measure: str, records: Path, target: Path) -> list[Path
     return sorted(path for path in target.rglob("*") if path.is_file())
 
 
+def _judged_by(board: Board) -> list[str]:
+    """The papers whose scores the table shows."""
+    return ["004"] if isinstance(board.evidence, TestbedEvidence) else ["000", "001", "002", "003"]
+
+
 def latex_table(board: Board, rows: Sequence[Row], measure: str) -> str:
     """A table for booktabs: the measure and the baselines."""
+    columns = board.evidence.columns
+    labels = [_latex(column.label) for column in columns]
+    heads = ["measure", "sign-error", r"95\,\% interval", *labels, "rank"]
+    meaning = " ".join(board.evidence.meaning).replace("95 %", r"95\,\%").replace("½", r"$\frac12$")
     lines = [
         r"% needs \usepackage{booktabs}; made by genbench",
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{Sign-error of \texttt{{{_latex(measure)}}} on genbench's suite {_latex(board.name)}, "
-        r"with its 95\,\% interval over resampled held-out images. 0 is perfect, 0.5 a coin. "
+        rf"\caption{{\texttt{{{_latex(measure)}}} on genbench's suite {_latex(board.name)}. {meaning} "
         rf"Rank among {len(board.rows)} measures.}}",
-        r"\begin{tabular}{lrcrrr}",
+        rf"\begin{{tabular}}{{lrc{'r' * (len(columns) + 1)}}}",
         r"\toprule",
-        r"measure & sign-error & 95\,\% interval & robustness & zero-shot & rank \\",
+        " & ".join(heads) + r" \\",
         r"\midrule",
-        *(_latex_row(row, bold=row.name == measure) for row in rows),
+        *(_latex_row(row, columns, bold=row.name == measure) for row in rows),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
@@ -71,18 +80,20 @@ def latex_table(board: Board, rows: Sequence[Row], measure: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _latex_row(row: Row, *, bold: bool) -> str:
+def _latex_row(row: Row, columns: Sequence[ScoreColumn], *, bold: bool) -> str:
     name = rf"\texttt{{{_latex(row.name)}}}"
     name = rf"\textbf{{{name}}}" if bold else name
     score = row.score
     if score is None:
-        return rf"{name} & -- & -- & -- & -- & -- \\"
-    slices = " & ".join(f"{score.slice_value(part):.3f}" for part in ("robustness", "zero_shot"))
-    return rf"{name} & {score.value:.3f} & {score.low:.3f}--{score.high:.3f} & {slices} & {row.rank} \\"
+        return " & ".join([name, *["--"] * (len(columns) + 3)]) + r" \\"
+    found = [column.number(score) for column in columns]
+    numbers = ["--" if value is None else f"{value:.3f}" for value in found]
+    cells = [name, f"{score.value:.3f}", f"{score.low:.3f}--{score.high:.3f}", *numbers, str(row.rank)]
+    return " & ".join(cells) + r" \\"
 
 
 def _latex(text: str) -> str:
-    return re.sub(r"[\\~^&%$#_{}]", lambda sign: _SPECIAL[sign[0]], text)
+    return re.sub(r"[\\~^&%$#_{}Ψ]", lambda sign: _SPECIAL[sign[0]], text)
 
 
 def bibtex(references: Sequence[str]) -> str:
@@ -100,14 +111,24 @@ def bibtex(references: Sequence[str]) -> str:
 
 
 def _figures(board: Board, row: Row) -> dict[str, Figure]:
-    from genbench.report.cube_figures import heat_maps, marginal_figure, reading_scatter
+    from genbench.report.cube_figures import reading_scatter
 
     evidence = board.evidence
-    figures: dict[str, Any] = {}
-    panels = _panels(board, row)
+    if isinstance(evidence, TestbedEvidence):
+        panels, figures = _slice_panels(evidence, row), _cube_figures(evidence)
+    else:
+        assert isinstance(evidence, PopulationEvidence)
+        panels, figures = _gap_panels(evidence, row), _population_figures(board, evidence)
     if any(panel.points for panel in panels):
         axis = f"{row.name} (higher should mean {row.record['measure']['higher_means']})"
         figures[f"{row.name}.pdf"] = reading_scatter(axis, panels)
+    return figures
+
+
+def _cube_figures(evidence: TestbedEvidence) -> dict[str, Figure]:
+    from genbench.report.cube_figures import heat_maps, marginal_figure
+
+    figures = {}
     for family, cube in evidence.cubes.items():
         point = evidence.trade_offs[family]
         figures[f"marginals-{family}.pdf"] = marginal_figure(cube, point)
@@ -115,14 +136,14 @@ def _figures(board: Board, row: Row) -> dict[str, Figure]:
     return figures
 
 
-def _panels(board: Board, row: Row) -> list[ScatterPanel]:
+def _slice_panels(evidence: TestbedEvidence, row: Row) -> list[ScatterPanel]:
     from genbench.leaderboard.figures import SLICE_NAMES
     from genbench.report.cube_figures import Point, ScatterPanel
-    from genbench.scoring.practical import HEADLINE, SLICES
+    from genbench.scoring.practical import HEADLINE, SLICES, PracticalScore
 
-    truth = board.evidence.truth.record()
-    values = {r["subject"]: r["value"] for r in row.record["readings"] if r["value"] is not None}
-    worst = row.score.worst if row.score else []
+    truth = evidence.truth.record()
+    values = _values(row)
+    worst = row.score.worst if isinstance(row.score, PracticalScore) else []
     return [
         ScatterPanel(
             SLICE_NAMES[name],
@@ -132,6 +153,44 @@ def _panels(board: Board, row: Row) -> list[ScatterPanel]:
         )
         for name in SLICES
     ]
+
+
+def _gap_panels(evidence: PopulationEvidence, row: Row) -> list[ScatterPanel]:
+    from genbench.report.cube_figures import Point, ScatterPanel
+
+    rows = evidence.rows
+    axis = next(iter(evidence.suite.grid))
+    points = [
+        Point("", f"{axis}={rows[label][f'hp.{axis}']}", value, rows[label]["gap"])
+        for label, value in _values(row).items()
+        if rows[label]["converged"]
+    ]
+    return [ScatterPanel("", "gap: training − held-out accuracy", points, [])]
+
+
+def _population_figures(board: Board, evidence: PopulationEvidence) -> dict[str, Figure]:
+    """The sign-error of all measures by hyperparameter (001), and the Kendall score IID against OOD (002)."""
+    from genbench.report.score_figures import iid_ood_scatter, sign_error_cdfs
+    from genbench.scoring.population import PopulationScore, scores_frame
+    from genbench.scoring.robust import sign_error_environments
+
+    scored = {row.name: row.score for row in board.rows if isinstance(row.score, PopulationScore)}
+    frame = scores_frame({name: score.scores for name, score in scored.items()})
+    records = evidence.records([row.record for row in board.rows if row.name in scored])
+    summary = frame[frame["score"] == "sign_error"]
+    kendall = frame[frame["score"] == "kendall"]
+    parts = list(dict.fromkeys(summary["part"]))
+    targets = list(records.targets)
+    figures = {
+        "sign-errors.pdf": sign_error_cdfs(sign_error_environments(records), summary, list(scored), parts)
+    }
+    if len(targets) > 1:
+        figures["iid-ood.pdf"] = iid_ood_scatter(kendall, targets[0], targets[1:])
+    return figures
+
+
+def _values(row: Row) -> dict[str, float]:
+    return {r["subject"]: r["value"] for r in row.record["readings"] if r["value"] is not None}
 
 
 def _write_pdf(figure: Figure, path: Path) -> None:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from genbench.leaderboard.board import Row
-from genbench.leaderboard.evidence import SuiteEvidence
+from genbench.leaderboard.evidence import TestbedEvidence
 from genbench.report.cubes import short_count, short_name
+from genbench.scoring.practical import HEADLINE, SLICES, PracticalScore
 
 if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-__all__ = ["SLICE_NAMES", "STATISTIC_NAMES", "cube_figures", "scatter"]
+    from genbench.scoring.population import PopulationScore
+
+__all__ = [
+    "SLICE_NAMES",
+    "STATISTIC_NAMES",
+    "cube_figures",
+    "environment_errors",
+    "gap_scatter",
+    "scatter",
+]
 
 SLICE_NAMES = {"robustness": "robustness", "zero_shot": "zero-shot"}
 STATISTIC_NAMES = {
@@ -31,10 +41,9 @@ _FAR = 100.0
 """Positive readings that span more than this factor are drawn on a logarithmic axis."""
 
 
-def scatter(row: Row, evidence: SuiteEvidence) -> dict[str, Any] | None:
+def scatter(row: Row, evidence: TestbedEvidence) -> dict[str, Any] | None:
     """Readings against the mean held-out error, one panel per slice; None without two values."""
-    from genbench.scoring.practical import HEADLINE, SLICES
-
+    assert row.score is None or isinstance(row.score, PracticalScore)
     values = {r["subject"]: r["value"] for r in row.record["readings"] if r["value"] is not None}
     if len(values) < 2:
         return None
@@ -51,8 +60,44 @@ def scatter(row: Row, evidence: SuiteEvidence) -> dict[str, Any] | None:
             for pair in worst[:_MOST_LINES]
         ]
         panels.append({"title": SLICE_NAMES[name], "groups": groups, "wrong": lines})
-    low, high = min(values.values()), max(values.values())
-    return {"x": row.name, "y": "mean held-out error", "log": 0 < low * _FAR < high, "panels": panels}
+    return {
+        "x": row.name,
+        "y": "mean held-out error",
+        "log": _far_apart(values.values()),
+        "panels": panels,
+    }
+
+
+def _far_apart(values: Collection[float]) -> bool:
+    return 0 < min(values) * _FAR < max(values)
+
+
+def gap_scatter(row: Row, subjects: Sequence[str]) -> dict[str, Any] | None:
+    """Readings in the order of `subjects`; the gaps are in the suite's `runs.js`. None without two values."""
+    values = {r["subject"]: r["value"] for r in row.record["readings"]}
+    known = [value for value in values.values() if value is not None]
+    if len(known) < 2:
+        return None
+    readings = [_significant(values[subject]) for subject in subjects]
+    return {"x": row.name, "log": _far_apart(known), "readings": readings}
+
+
+def _significant(value: float | None) -> float | None:
+    """Five digits, more than a mark on a screen can show; whole numbers without a point, to save bytes."""
+    if value is None:
+        return None
+    rounded = float(f"{value:.5g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e6 else rounded
+
+
+def environment_errors(score: PopulationScore, errors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Sign-errors of the environments of every hyperparameter, and what boards say of all together."""
+    shown = {"mean": "mean", "90th percentile": "p90", "max": "max"}
+    found = {label: score.number("sign_error", name)["value"] for label, name in shown.items()}
+    return {
+        "groups": {name: [round(error, 3) for error in sorted(values)] for name, values in errors.items()},
+        "marks": {label: round(value, 3) for label, value in found.items() if value is not None},
+    }
 
 
 def cube_figures(cube: xr.Dataset, point: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import platform
 import subprocess
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ from typing import Any
 from genbench import __version__
 from genbench.contract import Measure
 from genbench.keys import derive_seed, file_hash
+from genbench.packs import Pack
 from genbench.registry import Entry
 from genbench.runs import Plan, measure_fingerprint
-from genbench.testbed.plan import TestbedPlan
 
-__all__ = ["PACKAGES", "bootstrap_seed", "package_versions", "plugin_record", "provenance"]
+__all__ = ["PACKAGES", "bootstrap_seed", "package_versions", "plugin_record", "provenance", "weight_hashes"]
 
 PACKAGES = (
     "efficientnet-pytorch", "numpy", "open-clip-torch", "safetensors", "scikit-learn", "scipy", "timm",
@@ -29,18 +30,13 @@ _CHECKOUT = Path(__file__).parent.parent.parent
 
 def provenance(plan: Plan, measure: str) -> dict[str, Any]:
     """What the readings of one measure of a run were made from."""
-    pack = plan.evidence.pack if isinstance(plan.evidence, TestbedPlan) else None
-    files = pack.manifest["networks"] if pack is not None else {}
+    pack = plan.evidence.pack
     return {
         "genbench": __version__,
         "suite_sha256": file_hash(plan.suite.path),
         "evidence": None if pack is None else pack.version,
         "data_sha256": None if pack is None else pack.manifest["data_hash"],
-        "networks": {
-            subject.label: files[subject.label]["files"]["final.safetensors"]["sha256"]
-            for subject in plan.evidence.subjects
-            if subject.label in files
-        },
+        "networks": {} if pack is None else weight_hashes(pack, [s.label for s in plan.evidence.subjects]),
         "packages": package_versions(),
         "platform": {
             "system": platform.system(),
@@ -52,6 +48,16 @@ def provenance(plan: Plan, measure: str) -> dict[str, Any]:
         "git": _git(),
         "command": f"genbench run --suite {plan.suite.name} --measure {measure}",
     }
+
+
+def weight_hashes(pack: Pack, subjects: Sequence[str]) -> dict[str, str]:
+    """sha256 of the weights in a pack: by network, or by stack of networks."""
+    weights = "final.safetensors"
+    if "networks" in pack.manifest:
+        entries = pack.manifest["networks"]
+        return {name: entries[name]["files"][weights]["sha256"] for name in subjects}
+    files = [block["trained"]["files"][weights] for block in pack.manifest["blocks"]]
+    return {file["file"]: file["sha256"] for file in files}
 
 
 def bootstrap_seed(suite: str) -> int:

@@ -8,7 +8,7 @@ from genbench.engine.cells import Status
 
 __all__ = ["MEASURE_NAME", "SCHEMA", "SUITE_NAME", "record_schema"]
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the format; a record of another version is refused."""
 
 MEASURE_NAME = "^[a-z_][a-z0-9_]{0,79}$"
@@ -72,7 +72,9 @@ def record_schema() -> dict[str, Any]:
                 "readings": _listed(_reading(), "One per network of the suite, in its order."),
                 "statuses": _names("Status to number of readings.", _COUNT),
                 "cost": _cost("Of all readings: sums of seconds, the largest memory."),
-                "sign_error": {"anyOf": [_sign_error(), _gap_sign_error(), {"type": "null"}]},
+                "sign_error": {
+                    "anyOf": [_sign_error(), _population_score(), _gap_sign_error(), {"type": "null"}]
+                },
                 "sha256": {
                     "description": "sha256 of everything else: sorted keys, no spaces, UTF-8.",
                     **_SHA256,
@@ -121,7 +123,7 @@ def _provenance() -> dict[str, Any]:
             "suite_sha256": {"description": "Of the suite's TOML file.", **_SHA256},
             "evidence": {"description": "Name and version of the evidence pack.", **_or_null(_TEXT)},
             "data_sha256": {"description": "Of the images.", **_or_null(_SHA256)},
-            "networks": _names("Network to sha256 of its weights.", _SHA256),
+            "networks": _names("Network, or stack of networks, to sha256 of its weights.", _SHA256),
             "packages": _names("Package to version.", _TEXT),
             "platform": _table(
                 "The machine.", {"system": _TEXT, "machine": _TEXT, "libc": _TEXT, "python": _TEXT}
@@ -192,8 +194,45 @@ def _sign_error() -> dict[str, Any]:
     )
 
 
+def _population_score() -> dict[str, Any]:
+    environment = _table(
+        "Two combinations of hyperparameters whose gaps are ordered wrongly more often than not.",
+        {
+            "hyperparameter": _TEXT, "low_value": _TEXT, "high_value": _TEXT, "fixed": _TEXT,
+            "n_eff": {"type": "number"}, "sign_error": _SHARE,
+        },
+    )  # fmt: skip
+    kinds = {
+        "score": _TEXT, "target": _TEXT, "part": _TEXT, "statistic": _TEXT,
+        "value": _or_null({"type": "number"}), "low": _or_null({"type": "number"}),
+        "high": _or_null({"type": "number"}), "count": _COUNT, "available": _COUNT, "rows": _COUNT,
+        "dropped": _COUNT, "resamples": _COUNT, "note": {"type": "string", "maxLength": 1000},
+    }  # fmt: skip
+    number = {
+        "description": f"One number of `genbench score`: {', '.join(kinds)}.",
+        "type": "array",
+        "prefixItems": list(kinds.values()),
+        "minItems": len(kinds),
+        "maxItems": len(kinds),
+    }
+    return _table(
+        "Of a population: mean over environments of the sign-error (001), with its 95 % interval over seeds, "
+        "and every other score of the record table.",
+        {
+            "value": _SHARE,
+            "low": _SHARE,
+            "high": _SHARE,
+            "environments": {"description": "Kept by the noise filter.", **_COUNT},
+            "available": _COUNT,
+            "dropped": _COUNT,
+            "scores": _listed(number, "Every number."),
+            "worst": _listed(environment, "Where it fails, the worst first."),
+        },
+    )
+
+
 def _gap_sign_error() -> dict[str, Any]:
     return _table(
-        "Of a population: sign-error against the held-out gap, with its 95 % interval.",
+        "Of a population without seeds: sign-error against the held-out gap, with its 95 % interval.",
         {"value": _SHARE, "low": _SHARE, "high": _SHARE, "pairs": _COUNT, "dropped": _COUNT},
     )

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from genbench import __version__
 from genbench.leaderboard.board import Board, Row
-from genbench.leaderboard.figures import SLICE_NAMES, cube_figures, scatter
+from genbench.leaderboard.evidence import PopulationEvidence, TestbedEvidence
 from genbench.leaderboard.papers import paper_of
-from genbench.report.cubes import short_count, short_name
+from genbench.leaderboard.population_pages import PopulationPages
+from genbench.leaderboard.testbed_pages import TestbedPages
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from genbench.scoring.practical import WorstPair
-
 __all__ = ["site_files"]
 
 _ASSETS = Path(__file__).parent / "assets"
-_MOST_WORST = 10
+_BEST = 10
+"""Measures of a board that the front page shows, besides the baselines."""
 _INVARIANCES = {
     "hidden units permuted": "P",
     "consecutive layers rescaled": "R",
@@ -28,7 +28,23 @@ _INVARIANCES = {
     "four dead units added": "D",
 }
 """How the names of the conformance kit's findings begin, and the letter that stands for each."""
-_STATISTICS = {"mean": "M", "sd": "SD", "p10": "P10"}
+
+
+class SuitePages(Protocol):
+    """What the pages of one kind of suite show that those of others do not."""
+
+    @property
+    def kind(self) -> str:
+        """The end of the names of its templates."""
+
+    def files(self) -> dict[str, bytes]:
+        """What its pages share; by path below the suite's folder."""
+
+    def evidence_page(self) -> dict[str, Any]:
+        """What the measures are judged against."""
+
+    def measure_page(self, row: Row) -> dict[str, Any]:
+        """How one measure did."""
 
 
 def site_files(boards: Sequence[Board]) -> dict[str, bytes]:
@@ -42,18 +58,28 @@ def site_files(boards: Sequence[Board]) -> dict[str, bytes]:
         return text.encode()
 
     files = {f"assets/{path.name}": path.read_bytes() for path in sorted(_ASSETS.iterdir()) if path.is_file()}
-    files["index.html"] = page("index.html.j2", ".", boards=[_board(board) for board in boards])
-    for board in boards:
-        files[f"{board.name}/index.html"] = page("board.html.j2", "..", board=_board(board))
-        families = [_family(board, name) for name in board.evidence.cubes]
+    contents = [_board(board) for board in boards]
+    files["index.html"] = page("index.html.j2", ".", boards=contents)
+    for board, content in zip(boards, contents, strict=True):
+        pages = _pages(board)
+        files |= {f"{board.name}/{name}": shared for name, shared in pages.files().items()}
+        files[f"{board.name}/index.html"] = page("board.html.j2", "..", board=content)
         files[f"{board.name}/evidence.html"] = page(
-            "evidence.html.j2", "..", board=_board(board), families=families, packed=_packed(board)
+            f"evidence_{pages.kind}.html.j2", "..", board=content, **pages.evidence_page()
         )
-        for row in board.rows:
+        for row, shown in zip(board.rows, content["rows"], strict=True):
+            own = {**_measure(board, row), **pages.measure_page(row)}
             files[f"{board.name}/measures/{row.name}.html"] = page(
-                "measure.html.j2", "../..", board=_board(board), row=_row(row), **_measure(board, row)
+                f"measure_{pages.kind}.html.j2", "../..", board=content, row=shown, **own
             )
     return files
+
+
+def _pages(board: Board) -> SuitePages:
+    if isinstance(board.evidence, TestbedEvidence):
+        return TestbedPages(board.evidence)
+    assert isinstance(board.evidence, PopulationEvidence)
+    return PopulationPages(board.evidence, board.rows)
 
 
 def _environment() -> Environment:
@@ -68,8 +94,9 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     # Curves and maps keep their order.
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
     environment.filters["seconds"] = _shown_seconds
+    environment.filters["short"] = _shown_number
     return environment
 
 
@@ -77,22 +104,50 @@ def _shown_seconds(value: float) -> str:
     return "<0.01" if value < 0.005 else f"{value:.2f}" if value < 10 else f"{value:,.0f}"
 
 
+def _shown_number(value: float | None) -> str:
+    """A score: most are shares, some go to 100."""
+    return "–" if value is None else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+# -- the board ---------------------------------------------------------------------------------------
+
+
 def _board(board: Board) -> dict[str, Any]:
-    rows = [_row(row) for row in board.rows]
+    evidence = board.evidence
+    rows = [_row(board, row) for row in board.rows]
+    scored = [row for row in rows if row["score"]]
+    invariance = any(row["invariance"] for row in rows)
     return {
         "name": board.name,
-        "summary": board.evidence.suite.summary,
-        "networks": board.evidence.suite.networks,
+        "summary": evidence.suite.summary,
+        "meaning": evidence.meaning,
+        "networks": len(evidence.subjects),
         "rows": rows,
+        "best": [row for i, row in enumerate(scored) if i < _BEST or row["baseline"]],
+        "columns": evidence.columns,
         "categories": sorted({row["category"] for row in rows}),
-        "invariance": any(row["invariance"] for row in rows),
-        "letters": [(letter, name) for name, letter in _INVARIANCES.items()],
+        "invariance": invariance,
+        "legend": _legend(board, invariance),
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
-    from genbench.scoring.practical import SLICES
+def _legend(board: Board, invariance: bool) -> dict[str, str]:
+    """Heading to what stands below it."""
+    letters = ", ".join(f"{letter} {name}" for name, letter in _INVARIANCES.items())
+    marks = f"Does the value stay the same (✓) when the function provably does? {letters}"
+    return {
+        "rank": "One more than the number of measures that are surely better",
+        "sign-error": "0 is perfect, ½ (the dashed mark) a coin, 1 always wrong; the bar its 95 % interval",
+        **{column.label: column.about for column in board.evidence.columns},
+        "readings": f"How many of the {len(board.evidence.subjects)} networks have a value",
+        "seconds": "All readings together, shared parts included",
+        **({"invariance": marks} if invariance else {}),
+        "trust": "claimed; checked: the conformance kit passed; reproduced: values were recomputed",
+    }
 
+
+def _row(board: Board, row: Row) -> dict[str, Any]:
+    score = row.score
     return {
         "name": row.name,
         "rank": row.rank,
@@ -101,10 +156,13 @@ def _row(row: Row) -> dict[str, Any]:
         "category": row.record["measure"]["category"],
         "summary": row.record["measure"]["summary"],
         "plugin": "" if row.record["plugin"]["kind"] == "built-in" else _plugin(row),
-        "score": row.score,
-        "slices": [row.score.slice_value(name) for name in SLICES] if row.score else [None, None],
+        "score": score,
+        "numbers": {
+            column.label: None if score is None else column.number(score) for column in board.evidence.columns
+        },
         "statuses": sorted(row.record["statuses"].items(), key=lambda item: (-item[1], item[0])),
         "valued": row.record["statuses"].get("ok", 0),
+        "problem": not row.record["statuses"].keys() <= {"ok", "not_applicable"},
         "seconds": row.seconds,
         "trust": row.trust.level,
         "reproduced": row.trust.reproduced,
@@ -130,26 +188,13 @@ def _plugin(row: Row) -> str:
 
 
 def _measure(board: Board, row: Row) -> dict[str, Any]:
-    from genbench.scoring.practical import HEADLINE
-
-    score, record = row.score, row.record
-    truth = board.evidence.truth.record()
+    record = row.record
     paper, place = paper_of(record["measure"]["paper"])
-    wrong = score.worst if score else []
     return {
         "about": record["measure"],
         "formula": _paragraphs(record["measure"]),
         "paper": paper,
         "place": place,
-        "figure": scatter(row, board.evidence),
-        "parts": [
-            {"part": part, "slice": SLICE_NAMES[part.slice], "statistic": _STATISTICS[part.statistic]}
-            for part in (score.parts if score else [])
-        ],
-        "wrong": len(wrong),
-        "judgements": sum(p.pairs for p in score.parts if p.statistic == HEADLINE) if score else 0,
-        "worst": [_explained(row, pair) for pair in wrong[:_MOST_WORST]],
-        "readings": [_reading(reading, truth[reading["subject"]]) for reading in record["readings"]],
         "provenance": _provenance(record),
         "command": record["provenance"]["command"],
         "reproduce": f"genbench reproduce leaderboards/{board.name}.json#{row.name}",
@@ -165,39 +210,6 @@ def _paragraphs(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         indented = any(line.startswith("    ") for line in block.splitlines())
         found.append(("lines", block) if indented else ("text", " ".join(block.split())))
     return found or [("text", about["summary"])]
-
-
-def _explained(row: Row, pair: WorstPair) -> dict[str, str]:
-    """Why a pair counts against the measure, in a sentence."""
-    direction = 1.0 if row.record["measure"]["higher_means"] == "worse" else -1.0
-    better, worse = short_name(pair.better), short_name(pair.worse)
-    digits = 4
-    while digits < 17 and f"{pair.reading_better:.{digits}g}" == f"{pair.reading_worse:.{digits}g}":
-        digits += 1
-    first, second = (f"{direction * value:.{digits}g}" for value in (pair.reading_better, pair.reading_worse))
-    return {
-        "family": pair.family,
-        "slice": SLICE_NAMES[pair.slice],
-        "sentence": f"{better} errs less than {worse} ({pair.error_better:.3f} against "
-        f"{pair.error_worse:.3f}), but {row.name} reads {first} for {better} and {second} for {worse}.",
-        "certainty": f"{pair.certainty:.1f}",
-    }
-
-
-def _reading(reading: Mapping[str, Any], truth: Mapping[str, Any]) -> dict[str, Any]:
-    from genbench.scoring.practical import HEADLINE, SLICES
-
-    error = reading["detail"].get("standard_error")
-    return {
-        "network": reading["subject"],
-        "weights": short_count(truth["weights"]),
-        "value": "" if reading["value"] is None else f"{reading['value']:.6g}",
-        "standard_error": f"{error:.2g}" if isinstance(error, (int, float)) else "",
-        "status": reading["status"],
-        "reason": reading["reason"],
-        "truth": [truth[name][HEADLINE] for name in SLICES],
-        "seconds": reading["seconds"] + reading["shared_seconds"],
-    }
 
 
 def _provenance(record: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -218,40 +230,4 @@ def _provenance(record: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"{machine['system']} {machine['machine']}, Python {machine['python']}, {machine['libc']}",
         ),
         ("record sha256", record["sha256"]),
-    ]
-
-
-# -- the evidence ------------------------------------------------------------------------------------
-
-
-def _family(board: Board, name: str) -> dict[str, Any]:
-    cube, point = board.evidence.cubes[name], board.evidence.trade_offs[name]
-    figures = cube_figures(cube, point)
-    return {
-        "name": name,
-        "models": figures["models"],
-        "figures": figures,
-        "trade_off": [
-            ("generalization bound", f"{point['generalization_bound']:.3f}"),
-            ("diversity bound", f"{point['diversity_bound']:.3f}"),
-            ("SSIM, lower bound", f"{point['ssim']:.3f}"),
-            ("zero-shot share, upper bound", f"{point['zero_shot']:.3f}"),
-            ("model size", f"{short_count(point['model_size'])} weights"),
-            ("objective (normalised)", f"{point['objective']:.3f}"),
-        ],
-        "certified": point["certified"],
-    }
-
-
-def _packed(board: Board) -> list[tuple[str, str]]:
-    manifest = board.evidence.pack.manifest
-    data, testbed = manifest["evidence"]["data"], manifest["evidence"]["testbed"]
-    return [
-        ("evidence pack", board.evidence.pack.version),
-        ("pack sha256", board.evidence.pack.hash),
-        ("data", f"{data['dataset']}: {data['seen']} seen and {data['unseen']} unseen classes"),
-        ("data sha256", manifest["data_hash"]),
-        ("degradation", testbed["degradation"]),
-        ("heads of unseen classes", testbed["unseen_head"]),
-        ("rebuild and compare", f"genbench pack verify --suite {board.name}"),
     ]

@@ -1,24 +1,19 @@
 """Figures of cubes and of readings: heat maps, the paper's marginals (004 Fig. 2), scatter plots.
 
-Functions return matplotlib figures. `write_png` saves one on white; `inline_svg` gives it as an SVG element
-whose ink is the colour of the text around it, so that it can be read on a light and on a dark page.
+Functions return matplotlib figures; `report.figures` saves them and puts them on pages.
 """
 
 from __future__ import annotations
 
-import io
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from genbench.errors import UserError
 from genbench.report.cubes import short_count, short_name
+from genbench.report.figures import GROUP_MARKERS, GROUPS, INK, styled
 from genbench.scoring.cube import AXES, DIMS, marginals
 
 if TYPE_CHECKING:
@@ -31,13 +26,9 @@ __all__ = [
     "Point",
     "ScatterPanel",
     "heat_maps",
-    "inline_svg",
     "marginal_figure",
     "reading_scatter",
-    "write_png",
 ]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 STATISTIC_NAMES = {
     "error_mean": "error, M",
@@ -49,13 +40,8 @@ STATISTIC_NAMES = {
 }
 _AXIS_NAMES = {"zero_shot": "zero-shot share", "ssim": "SSIM", "weights": "model size (weights)"}
 
-_INK = "#1f2731"
-"""Text and axes; `inline_svg` hands it over to the page."""
-
 # Okabe and Ito's colours, told apart by colour-blind eyes; these are mid-tones, seen on white and on black.
 _ERROR, _KAPPA, _STAR = "#d55e00", "#2b8cc4", "#e0a000"
-_GROUPS = ("#2b8cc4", "#d55e00", "#009e73", "#cc79a7", "#e0a000", "#7f7f7f")
-_GROUP_MARKERS = "osD^vP"
 _STATISTIC_LINES = {"mean": ("-", "o"), "sd": ("--", "s"), "p10": (":", "^")}
 
 _COLOUR_MAPS = {"error": "viridis", "kappa": "cividis"}
@@ -66,47 +52,11 @@ _MOST_LINES = 12
 _LONGEST_LABEL = 12
 """Networks with longer names stand in a scatter plot without them."""
 
-_STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so figures look alike everywhere
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.labelsize": 9,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.7,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 4,
-    "text.parse_math": False,  # names may hold a dollar
-    "svg.fonttype": "none",  # text stays text: small, searchable, in the page's own font
-    **dict.fromkeys(
-        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color"), _INK
-    ),
-}
-
-
-def _styled(function: F) -> F:
-    @wraps(function)
-    def wrapped(*args: Any, **options: Any) -> Any:
-        import matplotlib
-
-        # Starting from the defaults: a user's own matplotlibrc must not change a report.
-        settings: Any = {**dict(matplotlib.rcParamsDefault), "backend": "agg", **_STYLE}
-        with matplotlib.rc_context(settings):
-            return function(*args, **options)
-
-    return wrapped  # type: ignore[return-value]
-
 
 # -- heat maps ---------------------------------------------------------------------------------------
 
 
-@_styled
+@styled
 def heat_maps(
     cube: xr.Dataset, statistic: str = "error_mean", trade_off: Mapping[str, Any] | None = None
 ) -> Figure:
@@ -197,7 +147,7 @@ def _write_numbers(axes: Axes, values: Any, low: float, high: float) -> None:
 # -- marginals ---------------------------------------------------------------------------------------
 
 
-@_styled
+@styled
 def marginal_figure(cube: xr.Dataset, trade_off: Mapping[str, Any] | None = None) -> Figure:
     """The marginals of a family (Eq. 5) along SSIM, zero-shot share and model size: six curves each.
 
@@ -222,10 +172,10 @@ def marginal_figure(cube: xr.Dataset, trade_off: Mapping[str, Any] | None = None
             )  # fmt: skip
         if trade_off is not None:
             at = trade_off["model_size" if axis == "weights" else axis]
-            axes.axvline(at, color=_INK, linewidth=0.8, alpha=0.6, zorder=1)
+            axes.axvline(at, color=INK, linewidth=0.8, alpha=0.6, zorder=1)
             stars = [trade_off["generalization"][axis], trade_off["diversity"][axis]]
             axes.plot(
-                [at, at], stars, "*", color=_STAR, markeredgecolor=_INK, markeredgewidth=0.7, markersize=13,
+                [at, at], stars, "*", color=_STAR, markeredgecolor=INK, markeredgewidth=0.7, markersize=13,
                 label="trade-off point", clip_on=False, zorder=5,
             )  # fmt: skip
         axes.set_xlabel(_AXIS_NAMES[axis])
@@ -272,7 +222,7 @@ class ScatterPanel:
     """Names of the networks of wrongly ordered pairs, the surest first."""
 
 
-@_styled
+@styled
 def reading_scatter(reading: str, panels: Sequence[ScatterPanel]) -> Figure:
     """Readings of a measure against the truth; lines join the pairs that it orders wrongly.
 
@@ -298,7 +248,7 @@ def reading_scatter(reading: str, panels: Sequence[ScatterPanel]) -> Figure:
             axes.plot(
                 [x1, x2],
                 [y1, y2],
-                color=_INK,
+                color=INK,
                 linewidth=0.8,
                 alpha=0.45 - 0.3 * place / _MOST_LINES,
                 zorder=1,
@@ -307,7 +257,7 @@ def reading_scatter(reading: str, panels: Sequence[ScatterPanel]) -> Figure:
             chosen = [point for point in panel.points if point.group == group]
             axes.plot(
                 [point.reading for point in chosen], [point.truth for point in chosen],
-                _GROUP_MARKERS[i % len(_GROUP_MARKERS)], color=_GROUPS[i % len(_GROUPS)], markersize=6,
+                GROUP_MARKERS[i % len(GROUP_MARKERS)], color=GROUPS[i % len(GROUPS)], markersize=6,
                 label=group, zorder=3,
             )  # fmt: skip
         if len(panel.points) <= 20 and all(len(short_name(p.name)) <= _LONGEST_LABEL for p in panel.points):
@@ -335,50 +285,3 @@ def _wide(readings: Sequence[float]) -> bool:
     """Whether all are positive and span more than two orders of magnitude."""
     values = np.asarray(readings, dtype=np.float64)
     return bool(len(values) and (values > 0).all() and values.max() > 100 * values.min())
-
-
-# -- output ------------------------------------------------------------------------------------------
-
-
-@_styled
-def write_png(figure: Figure, path: Path, dpi: int = 180) -> None:
-    """Save a figure on white."""
-    try:
-        # The same bytes for the same figure: no creation date, no version.
-        figure.savefig(path, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
-    except OSError as problem:
-        raise UserError(f"{path} cannot be written: {problem.strerror or problem}") from None
-
-
-@_styled
-def inline_svg(figure: Figure, description: str) -> str:
-    """A figure as an SVG element for an HTML page, in the page's own font and text colour.
-
-    Parameters
-    ----------
-    description : what a screen reader says; also keeps the ids of two figures apart.
-    """
-    import html
-
-    import matplotlib
-
-    buffer = io.StringIO()
-    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with matplotlib.rc_context({"svg.hashsalt": description}):
-        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
-    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
-    # Names of parts, alike in every figure; rules for lines that would hold for the whole page.
-    text = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", text)
-    text = re.sub(r"<style[^>]*>.*?</style>\s*", "", text, flags=re.DOTALL)
-    text = text.replace(_INK, "currentColor").replace("'DejaVu Sans'", "inherit")
-    size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
-    assert size is not None
-    head = (
-        f'<svg viewBox="0 0 {size[1]} {size[2]}" style="max-width: {float(size[1]) * 4 / 3:.0f}px; '
-        f'stroke-linejoin: round; stroke-linecap: butt" '
-        f'role="img" aria-label="{html.escape(description)}">'
-    )
-    return head + text[text.index(">") + 1 :]

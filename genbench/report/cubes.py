@@ -291,7 +291,8 @@ def _file_name(family: str) -> str:
 
 def write_figures(families: Mapping[str, FamilyEvidence], folder: Path) -> list[Path]:
     """Of every family: its marginals with the trade-off point, and heat maps of mean error and mean kappa."""
-    from genbench.report.cube_figures import heat_maps, marginal_figure, write_png
+    from genbench.report.cube_figures import heat_maps, marginal_figure
+    from genbench.report.figures import write_png
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

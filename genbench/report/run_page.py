@@ -17,15 +17,17 @@ from genbench.report.cube_figures import (
     Point,
     ScatterPanel,
     heat_maps,
-    inline_svg,
     marginal_figure,
     reading_scatter,
 )
 from genbench.report.cubes import short_count, short_name
+from genbench.report.figures import inline_svg
 from genbench.runs import FamilyEvidence, MeasureReport, RunReport
-from genbench.scoring.practical import HEADLINE, SLICES, PracticalScore, WorstPair, tied_ranks
-from genbench.suites import Suite, TestbedSuite
-from genbench.testbed.plan import TestbedPlan
+from genbench.scoring.population import SHOWN, PopulationScore
+from genbench.scoring.practical import HEADLINE, SLICES, PracticalScore, WorstPair
+from genbench.scoring.ranking import tied_ranks
+from genbench.scoring.sign_error import SignError
+from genbench.suites import Suite
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -87,6 +89,8 @@ def _content(report: RunReport) -> dict[str, Any]:
         "suite": report.plan.suite,
         "testbed": bool(report.families),
         "networks": len(report.plan.evidence.subjects),
+        "population": report.table is not None and report.table.board is not None,
+        "columns": _columns(report),
         "rows": _headline(report),
         "measures": [_measure(report, m, drawn=i < _MOST_SCATTERS) for i, m in enumerate(asked)],
         "most_scatters": _MOST_SCATTERS,
@@ -101,29 +105,65 @@ def _content(report: RunReport) -> dict[str, Any]:
 
 def _headline(report: RunReport) -> list[dict[str, Any]]:
     """One row per measure, best first."""
-    practical = [m.score if isinstance(m.score, PracticalScore) else None for m in report.measures]
+    ranks = _ranks(report)
     rows = []
-    for measure, rank in zip(report.measures, tied_ranks(practical), strict=True):
-        score = measure.score
+    for measure, rank in zip(report.measures, ranks, strict=True):
         statuses = Counter(str(outcome.status) for outcome in measure.outcomes.values())
-        row: dict[str, Any] = {
-            "name": measure.measure.name,
-            "summary": measure.measure.summary,
-            "asked": measure.measure.name in report.plan.asked,
-            "rank": rank,
-            "score": score,
-            "statuses": statuses.most_common(),
-            "seconds": sum(map(_seconds, measure.outcomes.values())),
-        }
-        if isinstance(score, PracticalScore):
-            chosen = [part for part in score.parts if part.statistic == HEADLINE]
-            row["slices"] = [score.slice_value(name) for name in SLICES]
-            # Readings tie alike in both slices.
-            row["ties"] = sum(part.ties for part in chosen) // len(SLICES)
-        rows.append(row)
+        rows.append(
+            {
+                "name": measure.measure.name,
+                "summary": measure.measure.summary,
+                "asked": measure.measure.name in report.plan.asked,
+                "rank": rank,
+                "score": measure.score,
+                "numbers": _numbers(measure.score),
+                "statuses": statuses.most_common(),
+                "seconds": sum(map(_seconds, measure.outcomes.values())),
+            }
+        )
     return sorted(
         rows, key=lambda row: (row["score"] is None, row["score"] and row["score"].value, row["name"])
     )
+
+
+def _ranks(report: RunReport) -> list[int | None]:
+    if report.families:
+        return tied_ranks([m.score if isinstance(m.score, PracticalScore) else None for m in report.measures])
+    return tied_ranks([m.score if isinstance(m.score, PopulationScore) else None for m in report.measures])
+
+
+def _columns(report: RunReport) -> list[tuple[str, str]]:
+    """Heading and meaning of the numbers behind the interval; as `_numbers`."""
+    if report.families:
+        return [
+            ("noise-aware", "Pairs weigh by how surely the truth orders them"),
+            ("robust-ness", "Degraded images, no unseen classes"),
+            ("zero-shot", "Clean images, more and more unseen classes"),
+            ("pairs", "Pairs of networks"),
+            ("ties", "Pairs with equal readings; each counts ½"),
+            ("drop-ped", "Networks without a reading"),
+        ]
+    if report.table is not None and report.table.board is not None:
+        return [
+            *((column.label, column.about) for column in SHOWN),
+            ("environ-ments", "Pairs of combinations that the held-out images order surely"),
+            ("drop-ped", "Networks without a reading"),
+        ]
+    return [("pairs", "Pairs of networks"), ("drop-ped", "Networks without a reading")]
+
+
+def _numbers(score: SignError | PracticalScore | PopulationScore | None) -> list[str]:
+    if isinstance(score, PracticalScore):
+        # Readings tie alike in both slices.
+        ties = sum(part.ties for part in score.parts if part.statistic == HEADLINE) // len(SLICES)
+        slices = [f"{score.slice_value(name):.3f}" for name in SLICES]
+        aware = "–" if score.noise_aware is None else f"{score.noise_aware:.3f}"
+        return [aware, *slices, str(score.pairs), str(ties), str(score.dropped)]
+    if isinstance(score, PopulationScore):
+        found = [score.shown(column).get("value") for column in SHOWN]
+        texts = ["–" if value is None else f"{value:.3f}" for value in found]
+        return [*texts, f"{score.environments} of {score.available}", str(score.dropped)]
+    return [] if score is None else [str(score.pairs), str(score.dropped)]
 
 
 def _seconds(outcome: Outcome) -> float:
@@ -149,6 +189,24 @@ def _measure(report: RunReport, measure: MeasureReport, *, drawn: bool) -> dict[
         "judgements": sum(p.pairs for p in practical.parts if p.statistic == HEADLINE) if practical else 0,
         "worst": [_explained(measure, pair) for pair in practical.worst[:_MOST_WORST]] if practical else [],
         "score": score,
+        "environments": score.worst if isinstance(score, PopulationScore) else [],
+        "axes": _axes(score) if isinstance(score, PopulationScore) else [],
+    }
+
+
+def _axes(score: PopulationScore) -> list[dict[str, str]]:
+    """Sign-error by hyperparameter."""
+    parts = [row[2] for row in score.scores if row[0] == "sign_error" and row[3] == "mean"]
+    return [_axis(score, part) for part in parts if part != "all"]
+
+
+def _axis(score: PopulationScore, part: str) -> dict[str, str]:
+    mean = score.number("sign_error", "mean", part)
+    values = {name: score.number("sign_error", name, part)["value"] for name in ("mean", "p90", "max")}
+    return {
+        "name": part,
+        "kept": f"{mean['count']} of {mean['available']}",
+        **{name: "–" if value is None else f"{value:.3f}" for name, value in values.items()},
     }
 
 
@@ -282,8 +340,7 @@ def _trade_off_rows(point: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _provenance(report: RunReport) -> list[tuple[str, str]]:
     evidence, suite = report.plan.evidence, report.plan.suite
     rows = [("suite", suite.title), ("about", suite.summary)]
-    if isinstance(evidence, TestbedPlan):
-        rows.append(("evidence pack", evidence.pack.version if evidence.pack else "none, built from scratch"))
+    rows.append(("evidence pack", evidence.pack.version if evidence.pack else "none, built from scratch"))
     for name, family in report.families.items():
         rows.append(
             (f"data of {name}", f"{family.cube.attrs.get('dataset', '')}, kappa {family.cube.attrs['kappa']}")
@@ -293,8 +350,8 @@ def _provenance(report: RunReport) -> list[tuple[str, str]]:
 
 def repeat_command(report: RunReport) -> str:
     """The command line that gives this report again."""
+    from genbench.packs import find_pack
     from genbench.registry import load_registry
-    from genbench.testbed.pack import find_pack
 
     suite = report.plan.suite
     built_in = any(entry.item.path == suite.path for entry in load_registry().suites.values())
@@ -303,12 +360,11 @@ def repeat_command(report: RunReport) -> str:
     for key, value in suite.changes.items():
         # JSON is TOML for everything that a suite's field can hold.
         words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
-    if isinstance(report.plan.evidence, TestbedPlan) and isinstance(suite, TestbedSuite):
-        pack, shipped = report.plan.evidence.pack, find_pack(suite)
-        if pack is None and shipped is not None:
-            words.append("--from-scratch")
-        elif pack is not None and (shipped is None or shipped.folder != pack.folder):
-            words += ["--pack", str(pack.folder)]
+    pack, shipped = report.plan.evidence.pack, find_pack(suite)
+    if pack is None and shipped is not None:
+        words.append("--from-scratch")
+    elif pack is not None and (shipped is None or shipped.folder != pack.folder):
+        words += ["--pack", str(pack.folder)]
     asked = [m for m in report.measures if m.measure.name in report.plan.asked]
     if len(asked) > 3 and {m.measure.name for m in asked} >= set(load_registry().measures):
         words.append("--all")

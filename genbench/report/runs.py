@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,54 +13,29 @@ import click
 from genbench import __version__
 from genbench.engine.cells import Outcome, Status
 from genbench.report.tables import print_table
-from genbench.report.testbed import show_practical_readings, show_practical_scores
-from genbench.runs import MeasureReport, RunReport
+from genbench.report.testbed import concerning, show_practical_readings, show_practical_scores
+from genbench.runs import MeasureReport, RunReport, TableScores
 from genbench.scoring.practical import PracticalScore
 from genbench.scoring.sign_error import SignError
-from genbench.testbed.plan import TestbedPlan
 
 if TYPE_CHECKING:
     from genbench.scoring.board import Board
+    from genbench.scoring.population import PopulationScore
 
-__all__ = ["PopulationScores", "measure_record", "run_record", "score_population", "show_run"]
+__all__ = ["measure_record", "run_record", "show_run"]
 
 _QUICK = "quick run: a small subset, not comparable with full results"
 _MOST_READINGS = 60
 """Networks whose readings are listed one by one; more are in the record table."""
 
 
-@dataclass(frozen=True)
-class PopulationScores:
-    """The record table of a population and every score of it."""
+def show_run(report: RunReport, table: Path | None = None) -> None:
+    """Print the readings of the measures asked for, then every measure's score.
 
-    table: Path
-    board: Board | None
-    not_scored: str = ""
-    """Why there are no scores."""
-
-
-def score_population(report: RunReport, table: Path) -> PopulationScores | None:
-    """Write the record table of a population and score it as `genbench score` does; None for a testbed."""
-    from genbench.population.table import has_seeds, write_table
-
-    if report.families:
-        return None
-    write_table(report, table)
-    if not has_seeds(report):
-        return PopulationScores(table, None, "every network has the same seed; the scores need several")
-    from genbench.errors import UserError
-    from genbench.scoring.board import score_table
-    from genbench.scoring.tables import read_records
-
-    known = {m.measure.name: m.measure for m in report.measures}
-    try:
-        return PopulationScores(table, score_table(read_records(table, known_measures=known)))
-    except UserError as problem:
-        return PopulationScores(table, None, str(problem))
-
-
-def show_run(report: RunReport, scores: PopulationScores | None = None) -> None:
-    """Print the readings of the measures asked for, then every measure's score."""
+    Parameters
+    ----------
+    table : where the record table of a population was written.
+    """
     asked = [m for m in report.measures if m.measure.name in report.plan.asked]
     testbed = bool(report.families)
     if len(asked) <= 3 and len(report.plan.evidence.subjects) <= _MOST_READINGS:
@@ -71,10 +46,14 @@ def show_run(report: RunReport, scores: PopulationScores | None = None) -> None:
     if testbed:
         marks = {m.measure.name: _mark(report, m) for m in report.measures}
         show_practical_scores(report, marks, {m.measure.name: _counts(m) for m in report.measures})
+    elif report.table is not None and report.table.board is not None:
+        _show_table_scores(report, report.table.board)
     else:
         _show_scores(report)
-    if scores is not None:
-        _show_population(scores)
+        if report.table is not None:
+            click.echo(f"no scores of the papers: {report.table.not_scored}", err=True)
+    if table is not None:
+        click.echo(f"table: {table}")
     if report.plan.suite.quick:
         click.echo(_QUICK)
     click.echo(f"store: {report.store}")
@@ -135,18 +114,24 @@ def _show_scores(report: RunReport) -> None:
     )
 
 
-def _show_population(scores: PopulationScores) -> None:
-    if scores.board is not None:
-        from genbench.report.score_tables import score_tables
+def _show_table_scores(report: RunReport, board: Board) -> None:
+    """One table per score; of many measures, the rows that concern those asked for."""
+    from genbench.report.score_tables import score_tables
 
-        for found in score_tables(scores.board):
-            right = [c for c in found.columns if c not in ("measure", "fails worst at", "")]
-            print_table(found.columns, found.rows, title=found.title, right=right)
-        for name, reason in scores.board.skipped.items():
-            click.echo(f"{name}: skipped, {reason}", err=True)
-    else:
-        click.echo(f"no scores of the papers: {scores.not_scored}", err=True)
-    click.echo(f"table: {scores.table}")
+    marks = {m.measure.name: _mark(report, m) for m in report.measures}
+    baselines = {m.measure.name for m in report.measures if m.measure.category == "baseline"}
+    hidden = 0
+    for found in score_tables(board):
+        shown = concerning([row["measure"] for row in found.rows], report.plan.asked, baselines)
+        rows = [found.rows[i] for i in shown]
+        hidden = max(hidden, len(found.rows) - len(rows))
+        rows = [{**row, "measure": f"{marks.get(row['measure'], '')}{row['measure']}"} for row in rows]
+        right = [c for c in found.columns if c not in ("measure", "fails worst at", "")]
+        print_table(found.columns, rows, title=found.title, right=right)
+    if hidden:
+        click.echo(f"{hidden} more measures between these rows: see the report, or --json")
+    for name, reason in board.skipped.items():
+        click.echo(f"{name}: skipped, {reason}", err=True)
 
 
 def _mark(report: RunReport, measure: MeasureReport) -> str:
@@ -174,7 +159,7 @@ def _seconds(measure: MeasureReport) -> float:
     return sum(o.cost.seconds + o.cost.shared_seconds for o in measure.outcomes.values())
 
 
-def run_record(report: RunReport, scores: PopulationScores | None = None) -> dict[str, Any]:
+def run_record(report: RunReport, table: Path | None = None) -> dict[str, Any]:
     """The run as JSON values."""
     suite = report.plan.suite
     return {
@@ -188,16 +173,16 @@ def run_record(report: RunReport, scores: PopulationScores | None = None) -> dic
         "trade_off": {name: family.trade_off for name, family in report.families.items()},
         "asked": sorted(report.plan.asked),
         "measures": [measure_record(measure) for measure in report.measures],
-        **({} if scores is None else _population_record(scores)),
+        **({} if report.table is None else _table_record(report.table, table)),
     }
 
 
-def _population_record(scores: PopulationScores) -> dict[str, Any]:
+def _table_record(scores: TableScores, table: Path | None) -> dict[str, Any]:
     found = None if scores.board is None else scores.board.scores
     # Missing numbers are null, as in `genbench score --json`.
     plain = None if found is None else found.astype(object).where(found.notna(), None).to_dict("records")
     return {
-        "table": str(scores.table),
+        "table": None if table is None else str(table),
         "scores": plain,
         "skipped": {} if scores.board is None else scores.board.skipped,
         "not_scored": scores.not_scored or None,
@@ -206,7 +191,7 @@ def _population_record(scores: PopulationScores) -> dict[str, Any]:
 
 def _pack(report: RunReport) -> str | None:
     evidence = report.plan.evidence
-    pack = evidence.pack if isinstance(evidence, TestbedPlan) else None
+    pack = evidence.pack
     return None if pack is None else pack.version
 
 
@@ -236,7 +221,7 @@ def measure_record(measure: MeasureReport) -> dict[str, Any]:
     }
 
 
-def _score_record(score: SignError | PracticalScore | None) -> dict[str, Any] | None:
+def _score_record(score: SignError | PracticalScore | PopulationScore | None) -> dict[str, Any] | None:
     if score is None:
         return None
     return asdict(score) if isinstance(score, SignError) else score.record()

@@ -7,10 +7,11 @@ transparent here, so that a figure can be read on a light and on a dark page.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from genbench.report.figures import GROUP_MARKERS, GROUPS, INK, styled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,36 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["MARKS", "iid_ood_scatter", "sign_error_cdfs"]
 
-_INK = "#1f2731"  # `inline_svg` hands this colour over to the page
 _BLUE, _ORANGE, _PINK = "#2b7fc4", "#e07b00", "#d6459a"
-MARKS = {"max": (_INK, "-"), "p90": (_PINK, "-"), "mean": (_ORANGE, "-")}
+MARKS = {"max": (INK, "-"), "p90": (_PINK, "-"), "mean": (_ORANGE, "-")}
 """Colour and line of what is marked in every bar."""
-_GROUPS = ("#2b8cc4", "#d55e00", "#009e73", "#cc79a7", "#e0a000", "#7f7f7f")
-_GROUP_MARKERS = "osD^vP"
 _STEPS = 201
 
-_STYLE: dict[str, Any] = {
-    "backend": "agg",
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.linewidth": 0.7,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    **dict.fromkeys(
-        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color"), _INK
-    ),
-}
 
-
-def _style() -> AbstractContextManager[None]:
-    import matplotlib
-
-    # Starting from the defaults: a user's own matplotlibrc must not change a report.
-    settings: Any = dict(matplotlib.rcParamsDefault)
-    settings.update(_STYLE)
-    return matplotlib.rc_context(settings)
-
-
+@styled
 def sign_error_cdfs(
     environments: pd.DataFrame, summary: pd.DataFrame, measures: Sequence[str], parts: Sequence[str]
 ) -> Figure:
@@ -65,52 +43,51 @@ def sign_error_cdfs(
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    with _style():
-        width = max(5.5, 1.3 + 0.42 * len(measures))
-        figure = Figure(figsize=(width, 1.7 + 1.05 * len(parts)))
-        grid = figure.subplots(len(parts), 1, squeeze=False, sharex=True)[:, 0]
-        shades = LinearSegmentedColormap.from_list("shades", [(*_rgb(_BLUE), 0.0), (*_rgb(_BLUE), 1.0)])
-        marked = summary.set_index(["measure", "part", "statistic"])["value"]
-        for axes, part in zip(grid, parts, strict=True):
-            for place, measure in enumerate(measures):
-                own = environments[environments["measure"] == measure]
-                if part != "all":
-                    own = own[own["hyperparameter"] == part]
-                if own.empty:
-                    axes.plot(place, 0.5, "x", color="#d03030", markersize=6)
-                    continue
-                above = _share_above(own["sign_error"].to_numpy())
-                box = (place - 0.36, place + 0.36, 0.0, 1.0)
-                axes.imshow(
-                    above[:, None], extent=box, origin="lower", aspect="auto", cmap=shades, vmin=0, vmax=1,
-                    interpolation="nearest",
+    width = max(5.5, 1.3 + 0.42 * len(measures))
+    figure = Figure(figsize=(width, 1.7 + 1.05 * len(parts)))
+    grid = figure.subplots(len(parts), 1, squeeze=False, sharex=True)[:, 0]
+    shades = LinearSegmentedColormap.from_list("shades", [(*_rgb(_BLUE), 0.0), (*_rgb(_BLUE), 1.0)])
+    marked = summary.set_index(["measure", "part", "statistic"])["value"]
+    for axes, part in zip(grid, parts, strict=True):
+        for place, measure in enumerate(measures):
+            own = environments[environments["measure"] == measure]
+            if part != "all":
+                own = own[own["hyperparameter"] == part]
+            if own.empty:
+                axes.plot(place, 0.5, "x", color="#d03030", markersize=6)
+                continue
+            above = _share_above(own["sign_error"].to_numpy())
+            box = (place - 0.36, place + 0.36, 0.0, 1.0)
+            axes.imshow(
+                above[:, None], extent=box, origin="lower", aspect="auto", cmap=shades, vmin=0, vmax=1,
+                interpolation="nearest",
+            )  # fmt: skip
+            axes.add_patch(_outline(place))
+            for statistic, (colour, line) in MARKS.items():
+                value = marked[(measure, part, statistic)]
+                axes.plot(
+                    [place - 0.36, place + 0.36], [value, value], line, color=colour, linewidth=1.8,
+                    solid_capstyle="butt", clip_on=False, zorder=4,
                 )  # fmt: skip
-                axes.add_patch(_outline(place))
-                for statistic, (colour, line) in MARKS.items():
-                    value = marked[(measure, part, statistic)]
-                    axes.plot(
-                        [place - 0.36, place + 0.36], [value, value], line, color=colour, linewidth=1.8,
-                        solid_capstyle="butt", clip_on=False, zorder=4,
-                    )  # fmt: skip
-            axes.set_xlim(-0.6, len(measures) - 0.4)
-            axes.set_ylim(0, 1)
-            axes.set_yticks([0, 0.5, 1], ["0", "½", "1"])
-            axes.set_ylabel(_wrapped(part), rotation=0, ha="right", va="center", labelpad=6)
-            axes.axhline(0.5, color=_INK, linewidth=0.5, alpha=0.4, linestyle=(0, (3, 3)), zorder=0)
-            axes.spines[["top", "right", "bottom"]].set_visible(False)
-            axes.tick_params(axis="x", length=0)
-        grid[-1].set_xticks(
-            range(len(measures)), measures, rotation=55, ha="right", rotation_mode="anchor", fontsize=8
-        )
-        handles = [
-            Line2D([], [], color=colour, linewidth=1.8, label=label)
-            for label, (colour, _) in zip(("maximum", "90th percentile", "mean"), MARKS.values(), strict=True)
-        ]
-        grid[0].legend(
-            handles=handles, loc="lower left", bbox_to_anchor=(0, 1.02), ncols=3, borderaxespad=0,
-            handlelength=1.6,
-        )  # fmt: skip
-        figure.tight_layout(h_pad=0.5)
+        axes.set_xlim(-0.6, len(measures) - 0.4)
+        axes.set_ylim(0, 1)
+        axes.set_yticks([0, 0.5, 1], ["0", "½", "1"])
+        axes.set_ylabel(_wrapped(part), rotation=0, ha="right", va="center", labelpad=6)
+        axes.axhline(0.5, color=INK, linewidth=0.5, alpha=0.4, linestyle=(0, (3, 3)), zorder=0)
+        axes.spines[["top", "right", "bottom"]].set_visible(False)
+        axes.tick_params(axis="x", length=0)
+    grid[-1].set_xticks(
+        range(len(measures)), measures, rotation=55, ha="right", rotation_mode="anchor", fontsize=8
+    )
+    handles = [
+        Line2D([], [], color=colour, linewidth=1.8, label=label)
+        for label, (colour, _) in zip(("maximum", "90th percentile", "mean"), MARKS.values(), strict=True)
+    ]
+    grid[0].legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1.02), ncols=3, borderaxespad=0,
+        handlelength=1.6,
+    )  # fmt: skip
+    figure.tight_layout(h_pad=0.5)
     return figure
 
 
@@ -123,7 +100,7 @@ def _share_above(errors: Any) -> Any:
 def _outline(place: int) -> Any:
     from matplotlib.patches import Rectangle
 
-    return Rectangle((place - 0.36, 0), 0.72, 1, fill=False, edgecolor=_INK, linewidth=0.5, alpha=0.5)
+    return Rectangle((place - 0.36, 0), 0.72, 1, fill=False, edgecolor=INK, linewidth=0.5, alpha=0.5)
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:
@@ -135,6 +112,7 @@ def _wrapped(part: str) -> str:
     return part if len(part) <= 11 else part.replace("_", "_\n")
 
 
+@styled
 def iid_ood_scatter(kendall: pd.DataFrame, iid: str, shifted: Sequence[str]) -> Figure:
     """Psi of every measure against the IID gap (across) and every OOD gap (up), with each quadrant's share.
 
@@ -145,41 +123,40 @@ def iid_ood_scatter(kendall: pd.DataFrame, iid: str, shifted: Sequence[str]) -> 
     from matplotlib.figure import Figure
 
     psi = kendall[kendall["statistic"] == "Psi"].pivot(index="measure", columns="target", values="value")
-    with _style():
-        figure = Figure(figsize=(5.6, 5.2))
-        axes = figure.subplots()
-        for number, target in enumerate(shifted):
-            axes.plot(
-                psi[iid], psi[target], _GROUP_MARKERS[number % 6], color=_GROUPS[number % 6], markersize=5,
-                alpha=0.8, label=target, linestyle="none",
+    figure = Figure(figsize=(5.6, 5.2))
+    axes = figure.subplots()
+    for number, target in enumerate(shifted):
+        axes.plot(
+            psi[iid], psi[target], GROUP_MARKERS[number % 6], color=GROUPS[number % 6], markersize=5,
+            alpha=0.8, label=target, linestyle="none",
+        )  # fmt: skip
+    across = np.repeat(psi[iid].to_numpy()[:, None], len(shifted), axis=1).reshape(-1)
+    up = psi[list(shifted)].to_numpy().reshape(-1)
+    for right, top in ((True, True), (True, False), (False, True), (False, False)):
+        share = np.mean(((across > 0) == right) & ((up > 0) == top))
+        axes.text(
+            0.97 if right else 0.03, 0.97 if top else 0.03, f"{share:.0%}", transform=axes.transAxes,
+            ha="right" if right else "left", va="top" if top else "bottom", fontsize=11, alpha=0.75,
+        )  # fmt: skip
+    if len(shifted) == 1:
+        for measure, row in psi.iterrows():
+            axes.annotate(
+                str(measure), (row[iid], row[shifted[0]]), xytext=(4, 3), textcoords="offset points",
+                fontsize=6.5, alpha=0.8,
             )  # fmt: skip
-        across = np.repeat(psi[iid].to_numpy()[:, None], len(shifted), axis=1).reshape(-1)
-        up = psi[list(shifted)].to_numpy().reshape(-1)
-        for right, top in ((True, True), (True, False), (False, True), (False, False)):
-            share = np.mean(((across > 0) == right) & ((up > 0) == top))
-            axes.text(
-                0.97 if right else 0.03, 0.97 if top else 0.03, f"{share:.0%}", transform=axes.transAxes,
-                ha="right" if right else "left", va="top" if top else "bottom", fontsize=11, alpha=0.75,
-            )  # fmt: skip
-        if len(shifted) == 1:
-            for measure, row in psi.iterrows():
-                axes.annotate(
-                    str(measure), (row[iid], row[shifted[0]]), xytext=(4, 3), textcoords="offset points",
-                    fontsize=6.5, alpha=0.8,
-                )  # fmt: skip
-        axes.plot([-1, 1], [-1, 1], color=_INK, linewidth=0.6, alpha=0.4, linestyle=(0, (4, 4)), zorder=0)
-        axes.axhline(0, color=_INK, linewidth=0.6, alpha=0.6, zorder=0)
-        axes.axvline(0, color=_INK, linewidth=0.6, alpha=0.6, zorder=0)
-        axes.set(
-            xlim=(-1.05, 1.05),
-            ylim=(-1.05, 1.05),
-            xlabel=f"Ψ against {iid} (IID)",
-            ylabel="Ψ against OOD gaps",
-        )
-        axes.spines[["top", "right"]].set_visible(False)
-        if 1 < len(shifted) <= 12:
-            figure.legend(loc="outside upper center", ncols=3, fontsize=8)
-            figure.set_layout_engine("constrained")
-        else:
-            figure.tight_layout()
+    axes.plot([-1, 1], [-1, 1], color=INK, linewidth=0.6, alpha=0.4, linestyle=(0, (4, 4)), zorder=0)
+    axes.axhline(0, color=INK, linewidth=0.6, alpha=0.6, zorder=0)
+    axes.axvline(0, color=INK, linewidth=0.6, alpha=0.6, zorder=0)
+    axes.set(
+        xlim=(-1.05, 1.05),
+        ylim=(-1.05, 1.05),
+        xlabel=f"Ψ against {iid} (IID)",
+        ylabel="Ψ against OOD gaps",
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    if 1 < len(shifted) <= 12:
+        figure.legend(loc="outside upper center", ncols=3, fontsize=8)
+        figure.set_layout_engine("constrained")
+    else:
+        figure.tight_layout()
     return figure

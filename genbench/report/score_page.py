@@ -71,7 +71,7 @@ def _facts(board: Board) -> list[tuple[str, str]]:
 def _figures(board: Board) -> dict[str, Any]:
     from markupsafe import Markup
 
-    from genbench.report.cube_figures import inline_svg
+    from genbench.report.figures import inline_svg
     from genbench.report.score_figures import iid_ood_scatter, sign_error_cdfs
 
     drawn: dict[str, Any] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import click
@@ -9,9 +10,10 @@ import click
 from genbench.report.cubes import short_name
 from genbench.report.tables import print_table
 from genbench.runs import MeasureReport, RunReport
-from genbench.scoring.practical import HEADLINE, PracticalScore, tied_ranks
+from genbench.scoring.practical import HEADLINE, PracticalScore
+from genbench.scoring.ranking import tied_ranks
 
-__all__ = ["ranked", "show_practical_readings", "show_practical_scores"]
+__all__ = ["concerning", "ranked", "show_practical_readings", "show_practical_scores"]
 
 _WORST = 5
 _FITS = 24
@@ -61,7 +63,8 @@ def show_practical_scores(report: RunReport, marks: dict[str, str], counts: dict
     """Every measure's sign-error, then the pairs on which those asked for went wrong."""
     rows = []
     everyone = ranked(report)
-    shown = _shown(everyone, report.plan.asked)
+    baselines = {m.measure.name for m in report.measures if m.measure.category == "baseline"}
+    shown = concerning([m.measure.name for _, m, _ in everyone], report.plan.asked, baselines)
     for rank, measure, score in (everyone[i] for i in shown):
         name = measure.measure.name
         row: dict[str, Any] = {
@@ -101,18 +104,15 @@ def show_practical_scores(report: RunReport, marks: dict[str, str], counts: dict
                 _show_worst(measure, measure.score)
 
 
-def _shown(
-    everyone: list[tuple[int | None, MeasureReport, PracticalScore | None]], asked: frozenset[str]
-) -> list[int]:
+def concerning(names: list[str], asked: frozenset[str], baselines: Collection[str]) -> list[int]:
     """Places of the rows to show: the best, the baselines, those asked for and their neighbours."""
-    names = [measure.measure.name for _, measure, _ in everyone]
-    if len(names) <= _FITS or len(asked) == len(names):
+    if len(names) <= _FITS or len(asked) >= len(names):
         return list(range(len(names)))
     kept = set(range(_BEST))
-    for place, (_, measure, _) in enumerate(everyone):
-        if measure.measure.name in asked:
+    for place, name in enumerate(names):
+        if name in asked:
             kept |= set(range(place - _NEIGHBOURS, place + _NEIGHBOURS + 1))
-        if measure.measure.category == "baseline":
+        if name in baselines:
             kept.add(place)
     return [place for place in range(len(names)) if place in kept]
 
