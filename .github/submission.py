@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SUITES = ("mini",)
+SUITES = ("mini", "nin-digits")
 """Those with a board."""
 
 

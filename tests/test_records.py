@@ -12,7 +12,7 @@ import pytest
 
 from genbench.errors import UserError
 from genbench.leaderboard.evidence import SuiteEvidence, suite_evidence
-from genbench.leaderboard.schema import record_schema
+from genbench.leaderboard.schema import SCHEMA, record_schema
 from genbench.leaderboard.validate import LARGEST, read_record, record_files
 from genbench.records import body_hash, record_text, require_recordable
 
@@ -35,7 +35,7 @@ def make_record(name: str, values: Mapping[str, float | None], **about: Any) -> 
         "higher_means": "worse", "logarithm": False, "randomness": "none", "needs": ["weights"], **about,
     }  # fmt: skip
     record: dict[str, Any] = {
-        "schema": 1,
+        "schema": SCHEMA,
         "suite": "mini",
         "evidence": evidence.pack.hash,
         "subject_version": SUBJECT_VERSION,
@@ -67,7 +67,7 @@ def make_record(name: str, values: Mapping[str, float | None], **about: Any) -> 
         "cost": {"seconds": 6.5, "shared_seconds": 3.25, "peak_bytes": 1000},
     }  # fmt: skip
     record["statuses"] = dict(Counter(reading["status"] for reading in record["readings"]))
-    score = evidence.score(record)
+    (score,) = evidence.judge([record])
     record["sign_error"] = None if score is None else score.record()
     return {**record, "sha256": body_hash(record)}
 

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 from conftest import Run, command
 
-from genbench.scoring.practical import PracticalScore, tied_ranks
+from genbench.scoring.practical import PracticalScore
+from genbench.scoring.ranking import tied_ranks
 
 pytestmark = pytest.mark.xdist_group("quick_store")  # one worker builds that store for all
 

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_leaderboard import records
+from population_records import population_evidence, population_records
+from test_leaderboard import COMMITTED, records
 from test_records import make_record, numbers, write
 
 from genbench.leaderboard.build import SITE_LIMIT, Folders, build
+from genbench.records import record_text
 
 pytestmark = pytest.mark.xdist_group("site")  # one browser at a time
 
-VOID = {"meta", "br", "link", "img", "input", "hr"}
+VOID = {"meta", "br", "wbr", "link", "img", "input", "hr"}
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +31,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     for record in [*records(), make_record("path_norm", numbers(7), category="path", paper="001 (27)")]:
         write(folder / "records", record)
+    (folder / "records" / "nin-digits").mkdir()
+    for record in population_records():
+        path = folder / "records" / "nin-digits" / f"{record['measure']['name']}.json"
+        path.write_text(record_text(record), encoding="utf-8")
     build(Folders(folder, folder / "records"))
     return folder / "site"
 
@@ -61,7 +67,7 @@ class Page(HTMLParser):
 
 def test_pages_are_whole_and_ask_nothing_of_another_host(site) -> None:
     pages = sorted(site.rglob("*.html"))
-    assert len(pages) == 3 + 8
+    assert len(pages) == 1 + (2 + 8) + (2 + 4)
     for path in pages:
         found = Page(path).elements
         ids = [attributes["id"] for _, attributes in found if "id" in attributes]
@@ -89,12 +95,40 @@ def test_hostile_texts_are_harmless_in_html(site) -> None:
         assert "<i>5</i>" not in text
 
 
+def test_every_figure_has_a_label_and_its_numbers_as_a_table(site) -> None:
+    for path in site.rglob("*.html"):
+        found = Page(path).elements
+        plots = [attributes for _, attributes in found if attributes.get("class") == "plot"]
+        assert all(plot["role"] == "img" and "table" in str(plot["aria-label"]) for plot in plots)
+        heads = [attributes for tag, attributes in found if tag == "th"]
+        assert all("scope" in head for head in heads)
+
+
+def test_the_front_page_shows_the_best_of_both_suites(site) -> None:
+    text = (site / "index.html").read_text(encoding="utf-8")
+    for link in (
+        "mini/measures/first.html",
+        "nin-digits/measures/near_the_gap.html",
+        "nin-digits/evidence.html",
+    ):
+        assert f'href="{link}"' in text
+    assert "silent" not in text
+
+
 def test_the_site_is_small_and_plotly_is_in_it_once(site) -> None:
     files = [path for path in site.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < SITE_LIMIT
+    populations = (site / "nin-digits" / "measures").iterdir()
+    assert max(path.stat().st_size for path in populations) < 16_000, "270 readings each, of some 86 measures"
     plotly = [path for path in files if b"plotly.js (" in path.read_bytes()[:200]]
     assert [path.name for path in plotly] == ["plotly.min.js"]
     assert b"MIT license" in plotly[0].read_bytes()[:300]
+
+
+@pytest.mark.skipif(not (COMMITTED / "site").is_dir(), reason="no site was built here")
+def test_the_committed_site_is_small() -> None:
+    files = [path for path in (COMMITTED / "site").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < SITE_LIMIT
 
 
 # -- in a browser ------------------------------------------------------------------------------------
@@ -237,6 +271,170 @@ def test_a_suite_page(browser, site) -> None:
     assert "Trade-off point" in browser.find_element("tag name", "main").text
 
 
+def test_a_testbeds_heat_maps_are_tables_too(browser, site) -> None:
+    from selenium.webdriver.support.select import Select
+
+    browser.get((site / "mini" / "evidence.html").as_uri())
+    Select(browser.find_element("id", "family-1-statistic")).select_by_visible_text("kappa, SD")
+    tables = browser.find_elements("css selector", "[data-table=heatmaps][data-from=family-1] table")
+    assert len(tables) == 5, "one per model"
+    shown_numbers = tables[0].find_elements("css selector", "td")
+    data = browser.execute_script("return JSON.parse(document.getElementById('family-1').textContent)")
+    texts = [float(cell.get_attribute("textContent")) for cell in shown_numbers]
+    assert texts == [value for row in data["maps"]["kappa, SD"][0] for value in row]
+
+
+# -- a population in a browser -----------------------------------------------------------------------
+
+
+def place_of(browser: Any, label: str) -> int:
+    """The column with this heading, from 1."""
+    heads = browser.find_elements("css selector", "table.board thead th")
+    return [head.get_attribute("data-label") for head in heads].index(label) + 1
+
+
+def test_a_populations_board_sorts_by_any_score(browser, site) -> None:
+    browser.get((site / "nin-digits" / "index.html").as_uri())
+    assert shown(browser)[0] == "near_the_gap"
+    assert shown(browser)[-1] == "silent"
+    place = place_of(browser, "Ψ OOD")
+    button = browser.find_element("css selector", f"table.board thead th:nth-child({place}) button")
+    assert "shifted images" in button.get_attribute("title")
+    for descending in (False, True):
+        button.send_keys("\ue007")
+        values = [float(text) for text in column(browser, place) if text]
+        assert len(values) == 3
+        assert values == sorted(values, reverse=descending)
+        assert shown(browser)[-1] == "silent", "what has no value is last either way"
+    assert column(browser, place_of(browser, "readings"))[-1] == "0 of 270"
+
+
+def test_a_populations_board_hides_a_score_and_explains_its_columns(browser, site) -> None:
+    browser.get((site / "nin-digits" / "index.html").as_uri())
+    place = place_of(browser, "PGDL")
+    cell = browser.find_element("css selector", f"table.board tbody td:nth-child({place})")
+    assert cell.is_displayed()
+    browser.find_element("css selector", "#controls summary").click()
+    boxes = browser.find_elements("css selector", "#columns label")
+    next(box for box in boxes if box.text == "PGDL").click()
+    assert not cell.is_displayed()
+    legend = browser.find_element("css selector", ".legend")
+    legend.find_element("css selector", "summary").click()
+    for column_shown in population_evidence().columns:
+        assert f"{column_shown.label}: {column_shown.about}" in legend.text
+
+
+@pytest.mark.parametrize(("width", "moves"), [(1400, "window"), (420, "document.querySelector('.long')")])
+def test_the_headings_of_a_long_board_stay_in_view(browser, site, width, moves) -> None:
+    browser.set_window_size(width, 500)
+    try:
+        browser.get((site / "nin-digits" / "index.html").as_uri())
+        # A few rows are not long; copies are.
+        browser.execute_script(
+            "const body = document.querySelector('.board tbody');"
+            "for (let k = 0; k < 30; k++) body.append(body.rows[0].cloneNode(true));"
+            f"document.querySelector('.long').scrollIntoView(); {moves}.scrollBy(0, 400);"
+        )
+        top = "return document.querySelector('.board thead th').getBoundingClientRect().top"
+        assert -1 <= browser.execute_script(top) < 100
+        assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth"), (
+            "no page scroll"
+        )
+    finally:
+        browser.set_window_size(1400, 1000)
+
+
+def test_a_populations_measure_page(browser, site) -> None:
+    from selenium.webdriver.support.select import Select
+
+    browser.get((site / "nin-digits" / "index.html").as_uri())
+    browser.find_element("link text", "near_the_gap").click()
+    scatter = browser.find_element("css selector", "[data-kind=gaps]")
+    colours = lambda: {  # noqa: E731
+        mark.value_of_css_property("fill") for mark in scatter.find_elements("css selector", ".points path")
+    }
+    networks = population_evidence().rows.values()
+    assert len(scatter.find_elements("css selector", ".points path")) == len(networks)
+    assert "train_size 64" in scatter.text
+    two = colours()
+    Select(browser.find_element("id", "colour")).select_by_visible_text("width")
+    assert "width 32" in scatter.text
+    assert len(colours()) == len(two) + 1
+    Select(browser.find_element("id", "colour")).select_by_visible_text("none")
+    assert "width" not in scatter.text
+    lines = browser.find_element("css selector", "[data-kind=environments]")
+    assert len(lines.find_elements("css selector", ".scatterlayer .js-line")) == 4 + 1
+    assert all(word in lines.text for word in ("all", "mean", "90th percentile", "max", "learning_rate"))
+    text = browser.find_element("tag name", "main").text
+    assert "leaderboards/records/nin-digits/near_the_gap.json" in text
+    assert "genbench reproduce leaderboards/nin-digits.json#near_the_gap" in text
+    assert "In search of robust measures" in text
+    rows = browser.find_elements("css selector", "[data-table=combinations] tbody tr")
+    assert len(rows) == 54
+    # The 27th combination: what the page averages is what the evidence says.
+    point = {"hp.train_size": 64, "hp.depth": 3, "hp.width": 32, "hp.learning_rate": 0.15}
+    gaps = [n["gap"] for n in networks if n["converged"] and point.items() <= n.items()]
+    cells = [cell.get_attribute("textContent") for cell in rows[26].find_elements("css selector", "th, td")]
+    assert cells[:5] == ["64", "3", "32", "0.15", str(len(gaps))]
+    assert float(cells[-1]) == pytest.approx(sum(gaps) / len(gaps), abs=6e-4)
+
+
+def test_a_populations_measures_without_all_values(browser, site) -> None:
+    browser.get((site / "nin-digits" / "measures" / "hostile.html").as_uri())
+    assert browser.title == "hostile on nin-digits · genbench leaderboards"
+    text = browser.find_element("tag name", "main").text
+    assert "180 of 270 networks have a value" in text
+    assert '90 not applicable: <script>document.title = "owned"</script>' in text
+    assert len(browser.find_elements("css selector", "[data-kind=gaps] .points path")) == 180
+    assert "Where it fails" in text
+    assert browser.find_elements("css selector", "[aria-label='Worst environments'] tbody tr")
+    browser.get((site / "nin-digits" / "measures" / "silent.html").as_uri())
+    text = browser.find_element("tag name", "main").text
+    assert "No score" in text
+    assert "0 of 270 networks have a value" in text
+    assert not browser.find_elements("css selector", ".plot")
+
+
+def test_a_populations_evidence_page(browser, site) -> None:
+    from selenium.webdriver.support.select import Select
+
+    browser.get((site / "nin-digits" / "index.html").as_uri())
+    browser.find_element("partial link text", "judged against").click()
+    plots = browser.find_elements("css selector", ".plot")
+    assert [plot.get_attribute("data-kind") for plot in plots] == ["boxes", "shift", "severities"]
+    boxes, shift, severities = plots
+    assert len(boxes.find_elements("css selector", ".boxlayer .trace")) == 2
+    Select(browser.find_element("id", "hyperparameter")).select_by_visible_text("depth")
+    assert len(boxes.find_elements("css selector", ".boxlayer .trace")) == 3
+    assert "depth" in boxes.text
+    Select(browser.find_element("id", "shift")).select_by_visible_text("motion blur")
+    assert "OOD gap, motion blur" in shift.text
+    assert severities.find_elements("css selector", ".heatmaplayer image")
+    text = browser.find_element("tag name", "main").text
+    assert "genbench pack verify --suite nin-digits" in text
+    accuracy = population_evidence().shifted_accuracy["fog.3"]
+    table = browser.find_element("css selector", "[aria-label='Accuracy on corrupted images'] table")
+    assert f"{accuracy:.3f}" in table.text
+    assert (
+        len(browser.find_elements("css selector", "[aria-label='Gap of every combination'] tbody tr")) == 54
+    )
+
+
+def test_a_populations_figures_follow_the_theme(browser, site) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "light"}]}
+    )
+    for page in ("measures/near_the_gap.html", "evidence.html"):
+        browser.get((site / "nin-digits" / page).as_uri())
+        browser.find_element("id", "theme").click()
+        for title in browser.find_elements("css selector", ".plot .xtitle"):
+            assert "223, 229, 236" in title.value_of_css_property("fill")
+        browser.execute_script("localStorage.clear()")
+
+
+# -- everywhere --------------------------------------------------------------------------------------
+
+
 def test_dark_mode(browser, site) -> None:
     def background() -> str:
         body = browser.find_element("tag name", "body")
@@ -276,6 +474,7 @@ def test_it_works_from_a_host_too(browser, site) -> None:
     handler.log_message = lambda *_: None  # type: ignore[attr-defined]
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        browser.get(f"http://127.0.0.1:{server.server_port}/mini/measures/path_norm.html")
-        assert browser.find_elements("css selector", ".plot .scatterlayer .point")
+        for page in ("mini/measures/path_norm.html", "nin-digits/measures/near_the_gap.html"):
+            browser.get(f"http://127.0.0.1:{server.server_port}/{page}")
+            assert browser.find_elements("css selector", ".plot .scatterlayer .point")
         server.shutdown()
