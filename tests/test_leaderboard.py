@@ -17,7 +17,7 @@ from genbench.leaderboard.build import Folders, build, stale
 from genbench.leaderboard.export import export
 from genbench.leaderboard.recompute import Agreement, draw, what_differs
 from genbench.leaderboard.submission import accept
-from genbench.leaderboard.trust import read_trust, trust_of
+from genbench.leaderboard.trust import CONFORMANCE, read_trust, trust_of
 from genbench.leaderboard.validate import read_record
 from genbench.leaderboard.verify import remember
 from genbench.records import body_hash
@@ -158,7 +158,7 @@ def test_trust_is_earned_and_lost(tmp_path) -> None:
     passed = {"passed": True, "checks": 9, "genbench": "0.1.0", "findings": {"permuted units": "unchanged"}}
 
     def trust(record: dict[str, Any]) -> Any:
-        return trust_of(record, read_trust(tmp_path, "mini"))
+        return trust_of(record, read_trust(tmp_path, "mini"), read_trust(tmp_path, CONFORMANCE))
 
     assert trust(record).level == "claimed"
     remember(tmp_path, [record, other], checked={"first": passed})
@@ -168,7 +168,10 @@ def test_trust_is_earned_and_lost(tmp_path) -> None:
     remember(tmp_path, [record, other], [agreement("first", "a", 1.0), agreement("first", "b", 1.0 + 1e-9)])
     assert trust(record).level == "reproduced"
     assert trust(record).reproduced == ["a", "b"]
-    assert trust(make_record("first", numbers(9))).level == "claimed", "another record starts anew"
+    again = make_record("first", numbers(9))
+    assert trust(again).level == "checked", "other readings of the same code are to be recomputed anew"
+    again["plugin"]["sha256"] = "1" * 64
+    assert trust(again).level == "claimed", "other code starts anew"
     remember(tmp_path, [record, other], [agreement("first", "c", 1.1)])
     assert trust(record).level == "checked", "a reading that differs takes the mark away"
 

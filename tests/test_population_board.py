@@ -228,3 +228,33 @@ def test_score_on_the_committed_table_reproduces_the_committed_board(run: Run) -
         }.items():
             found = numbers[row["measure"], *place]["value"]
             assert found == (None if score[label] is None else pytest.approx(score[label], abs=1e-6))
+
+
+def test_a_measure_of_ones_own_is_ranked_among_the_recorded_ones(run: Run, tmp_path: Path) -> None:
+    """270 networks out of the pack, one measure computed, all others with the scores of their records."""
+    (tmp_path / "mine.py").write_text(
+        "import genbench\n\n"
+        '@genbench.measure(category="norm", needs={"weights"})\n'
+        "def mine(subject):\n"
+        '    """Weights in the last layer."""\n'
+        "    return float(subject.weights()[-1].numel())\n"
+    )
+    words = ("run", "-s", SUITE, "-m", "./mine.py", "--store", "store", "--json")
+    done = run(*words, cwd=tmp_path, timeout=600)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["pack"].startswith("nin-digits v1")
+    measures = {measure["name"]: measure for measure in document["measures"]}
+    recorded = {path.stem for path in (COMMITTED / "records" / SUITE).glob("*.json")}
+    references = {name for name, measure in measures.items() if measure["reference"]}
+    # Baselines are computed in every run; plugins' records are not taken over.
+    assert len(references) >= 79
+    assert references <= recorded
+    assert all(reading["status"] == "ok" for reading in measures["mine"]["readings"])
+    board = json.loads((COMMITTED / f"{SUITE}.json").read_text())["rows"]
+    published = {row["measure"]: row["sign_error"] for row in board}
+    for name in references:
+        assert measures[name]["sign_error"]["value"] == pytest.approx(published[name]["value"], abs=1e-6)
+    assert 0 <= measures["mine"]["sign_error"]["value"] <= 1
+    page = Path(document["report"]) if Path(document["report"]).is_absolute() else tmp_path / document["report"]
+    assert "mean over environments" in page.read_text()

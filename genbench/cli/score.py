@@ -58,7 +58,7 @@ _NAMES: dict[str, Any] = {"metavar": "A,B", "default": ""}
 )  # fmt: skip
 @click.option(
     "--resamples", type=click.IntRange(min=0), default=1000, show_default=True,
-    help="Bootstrap resamples of seeds; large tables use fewer and say so; 0 for no intervals.",
+    help="Bootstrap resamples of seeds; large tables use fewer or none and say so; 0 for no intervals.",
 )  # fmt: skip
 @click.option(
     "--worst", type=click.IntRange(min=0), default=0, metavar="N",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genbench import __version__
 from genbench.leaderboard.evidence import SuiteEvidence, suite_evidence
-from genbench.leaderboard.trust import Trust, read_trust, trust_of
+from genbench.leaderboard.trust import CONFORMANCE, Trust, read_trust, trust_of
 from genbench.leaderboard.validate import judged_records, record_files
 
 if TYPE_CHECKING:
@@ -66,21 +67,26 @@ class Board:
 def read_boards(records: Path, trust: Path, only: str = "") -> list[Board]:
     """A board for every suite with records, or for one suite; every record is validated."""
     boards = []
+    conformance = read_trust(trust, CONFORMANCE)
     for suite, paths in record_files(records).items():
         if only and suite != only:
             continue
         evidence = suite_evidence(suite)
-        boards.append(Board(evidence, _rows(judged_records(paths, evidence), read_trust(trust, suite))))
+        judged = judged_records(paths, evidence)
+        trusted = partial(trust_of, entries=read_trust(trust, suite), conformance=conformance)
+        boards.append(Board(evidence, _rows(judged, trusted)))
     return boards
 
 
-def _rows(judged: Sequence[tuple[Mapping[str, Any], Any]], trust: Mapping[str, Any]) -> list[Row]:
+def _rows(
+    judged: Sequence[tuple[Mapping[str, Any], Any]], trust: Callable[[Mapping[str, Any]], Trust]
+) -> list[Row]:
     from genbench.scoring.ranking import tied_ranks
 
     scores = [score for _, score in judged]
     names = [record["measure"]["name"] for record, _ in judged]
     rows = [
-        Row(record, score, rank, _tied(i, scores, names), trust_of(record, trust))
+        Row(record, score, rank, _tied(i, scores, names), trust(record))
         for i, ((record, score), rank) in enumerate(zip(judged, tied_ranks(scores), strict=True))
     ]
     return sorted(rows, key=lambda row: (row.rank is None, row.rank, row.score and row.score.value, row.name))

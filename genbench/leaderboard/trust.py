@@ -1,7 +1,11 @@
 """How far a row can be trusted: claimed, checked by the conformance kit, or recomputed.
 
-`leaderboards/trust/<suite>.json` maps a measure to what `genbench leaderboard verify` found out about its
-record. It counts only for the code and the readings that were looked at: others start as *claimed* again.
+What `genbench leaderboard verify` found out lies in `leaderboards/trust`:
+
+    _conformance.json     measure to what the conformance kit said of its code; the same for all suites
+    <suite>.json          measure to the networks on which its reading was recomputed
+
+It counts only for the code and the readings that were looked at: others start as *claimed* again.
 """
 
 from __future__ import annotations
@@ -16,7 +20,19 @@ from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.keys import canonical_json, text_hash
 
-__all__ = ["LEVELS", "Trust", "read_trust", "trust_of", "verifiable", "write_trust"]
+__all__ = [
+    "CONFORMANCE",
+    "LEVELS",
+    "Trust",
+    "code_hash",
+    "read_trust",
+    "trust_of",
+    "verifiable",
+    "write_trust",
+]
+
+CONFORMANCE = "_conformance"
+"""In place of a suite's name, which begins with a letter or a digit."""
 
 LEVELS = ("claimed", "checked", "reproduced")
 
@@ -33,7 +49,7 @@ class Trust:
 
 
 def read_trust(folder: Path, suite: str) -> dict[str, Any]:
-    """Measure to entry; empty where nothing was verified yet."""
+    """Measure to entry of a suite's file, or of `CONFORMANCE`; empty where nothing was verified yet."""
     path = folder / f"{suite}.json"
     if not path.exists():
         return {}
@@ -50,7 +66,7 @@ def read_trust(folder: Path, suite: str) -> dict[str, Any]:
 
 
 def write_trust(folder: Path, suite: str, entries: Mapping[str, Any]) -> None:
-    """Replace the file of one suite."""
+    """Replace the file of one suite, or that of `CONFORMANCE`."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(entries, indent=1, sort_keys=True, ensure_ascii=False)
     write_atomically(folder / f"{suite}.json", text + "\n")
@@ -62,12 +78,17 @@ def verifiable(record: Mapping[str, Any]) -> str:
     return text_hash(canonical_json([record["measure"]["version"], record["plugin"]["sha256"], readings]))
 
 
-def trust_of(record: Mapping[str, Any], entries: Mapping[str, Any]) -> Trust:
-    """The trust in one record."""
-    entry = entries.get(record["measure"]["name"], {})
-    if entry.get("of") != verifiable(record):
-        return Trust("claimed")
-    reproduced = sorted(entry.get("reproduced", []))
-    checked = entry.get("checked") or {}
+def code_hash(record: Mapping[str, Any]) -> str:
+    """Hash of what the conformance kit looks at: the measure's code."""
+    return text_hash(canonical_json([record["measure"]["version"], record["plugin"]["sha256"]]))
+
+
+def trust_of(record: Mapping[str, Any], entries: Mapping[str, Any], conformance: Mapping[str, Any]) -> Trust:
+    """The trust in one record, from the files of its suite and of the conformance kit."""
+    name = record["measure"]["name"]
+    entry, checked = entries.get(name, {}), conformance.get(name, {})
+    reproduced = sorted(entry.get("reproduced", [])) if entry.get("of") == verifiable(record) else []
+    if checked.get("of") != code_hash(record):
+        checked = {}
     level = "reproduced" if reproduced else "checked" if checked.get("passed") else "claimed"
     return Trust(level, reproduced, dict(checked.get("findings", {})))

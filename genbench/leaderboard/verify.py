@@ -12,7 +12,7 @@ from genbench.engine.guard import Limits
 from genbench.errors import UserError
 from genbench.leaderboard.evidence import suite_evidence
 from genbench.leaderboard.recompute import Agreement, compare, draw, recompute
-from genbench.leaderboard.trust import read_trust, verifiable, write_trust
+from genbench.leaderboard.trust import CONFORMANCE, code_hash, read_trust, verifiable, write_trust
 from genbench.leaderboard.validate import read_records, record_files
 from genbench.registry import load_registry
 
@@ -75,21 +75,21 @@ def remember(
     agreements: Sequence[Agreement] = (),
     checked: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Add what was found out to the suite's trust file; entries of other code or readings are forgotten."""
+    """Add what was found out to the files of trust; entries of other code or readings are forgotten."""
     suite = records[0]["suite"]
-    before = read_trust(folder, suite)
+    before, conformance = read_trust(folder, suite), read_trust(folder, CONFORMANCE)
     entries = {}
     for record in records:
         name = record["measure"]["name"]
         old = before.get(name, {})
-        entry = old if old.get("of") == verifiable(record) else {}
+        known = set(old["reproduced"]) if old.get("of") == verifiable(record) else set()
         mine = [one for one in agreements if one.measure == name]
         good = {one.subject for one in mine if one.agrees}
         # A reading that could not be reproduced takes the mark from the whole row.
-        known = set() if len(good) < len(mine) else {*entry.get("reproduced", []), *good}
-        entry = {"of": verifiable(record), "reproduced": sorted(known), "checked": entry.get("checked")}
+        known = known | good if len(good) == len(mine) else set()
+        if known:
+            entries[name] = {"of": verifiable(record), "reproduced": sorted(known)}
         if checked and name in checked:
-            entry["checked"] = dict(checked[name])
-        if entry["reproduced"] or entry["checked"]:
-            entries[name] = entry
+            conformance[name] = {"of": code_hash(record), **checked[name]}
     write_trust(folder, suite, entries)
+    write_trust(folder, CONFORMANCE, conformance)

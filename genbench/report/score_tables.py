@@ -52,8 +52,9 @@ def worst_environments(board: Board, count: int) -> pd.DataFrame | None:
 class _Numbers:
     """Cells of one score by measure, target, part and statistic."""
 
-    def __init__(self, frame: pd.DataFrame) -> None:
+    def __init__(self, frame: pd.DataFrame, *, resampled: bool) -> None:
         self.frame = frame
+        self.resampled = resampled
         self.rows: dict[tuple[str, str, str, str], dict[str, Any]] = {
             (row["measure"], row["target"], row["part"], row["statistic"]): row
             for row in frame.to_dict("records")
@@ -79,11 +80,14 @@ class _Numbers:
 
     def resamples(self) -> str:
         counts = sorted({int(n) for n in self.frame["resamples"] if n > 0})
-        return "; 95 % intervals from " + " or ".join(map(str, counts)) + " resamples" if counts else ""
+        if not counts:
+            return "; no intervals: resampling would take minutes" if self.resampled else ""
+        return "; 95 % intervals from " + " or ".join(map(str, counts)) + " resamples"
 
 
 def _of(board: Board, score: str) -> _Numbers:
-    return _Numbers(board.scores[board.scores["score"] == score])
+    chosen = board.scores[board.scores["score"] == score]
+    return _Numbers(chosen, resampled=board.options.resamples > 0)
 
 
 def _number(value: float, digits: int) -> str:

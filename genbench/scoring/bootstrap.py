@@ -24,6 +24,9 @@ _BUDGET = 2e10 / 24
 """Elementary operations that the interval of one measure may take: for the 24 of 001 some five seconds on one
 core."""
 
+_PATIENCE = 20
+"""How many budgets the least number of resamples may take."""
+
 
 def multiplicities(records: Records, resamples: int, seed: int = 0) -> NDArray[np.float32]:
     """(resamples, rows) how often each run is drawn; the sum over a combo is its number of runs."""
@@ -38,7 +41,8 @@ def multiplicities(records: Records, resamples: int, seed: int = 0) -> NDArray[n
 
 
 def affordable(resamples: int, operations: float) -> int:
-    """Fewer resamples where one takes many operations, never below 100 of those asked for.
+    """Fewer resamples where one takes many operations, not below 100 of those asked for; none at all where
+    100 would take minutes.
 
     It depends on the rows of the table and not on how many measures it has: a measure's interval is the same
     whatever stands beside it.
@@ -47,7 +51,10 @@ def affordable(resamples: int, operations: float) -> int:
     ----------
     operations : of one resample of one measure.
     """
-    return min(resamples, max(_LEAST, int(_BUDGET / max(operations, 1.0))))
+    least = min(resamples, _LEAST)
+    if least * operations > _PATIENCE * _BUDGET:
+        return 0
+    return min(resamples, max(least, int(_BUDGET / max(operations, 1.0))))
 
 
 def interval(values: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -86,7 +86,7 @@ def pgdl_score(
         sets = conditioning_sets(table, [2])
         names = ["+".join(s.names) for s in sets]
         wide = sum(s.onehot.shape[1] for s in sets)
-        draws = affordable(resamples, 3 * float(len(table.runs)) ** 2 * max(wide, 1))
+        draws = affordable(resamples, 0.5 * float(len(table.runs)) ** 2 * max(wide, 1))
         point = np.ones((1, len(table)), dtype=np.float32)
         gap = table.target(target)
         if sets:

@@ -83,17 +83,147 @@ function marginals(data, colour) {
   return [traces, layout(colour, settings)];
 }
 
-const KINDS = { scatter, heatmaps, marginals };
+// -- populations: RUNS, the networks of the suite, comes from its runs.js ----------------------------
+
+function levels(hyperparameter) {
+  return hyperparameter ? [...new Set(RUNS.hyperparameters[hyperparameter])] : [""];
+}
+
+function describe(place, left) {
+  const names = Object.keys(RUNS.hyperparameters).filter((name) => name !== left);
+  return [...names.map((name) => `${name} ${RUNS.hyperparameters[name][place]}`), `seed ${RUNS.seed[place]}`].join(", ");
+}
+
+// One mark per network, coloured by a hyperparameter; hollow where training did not converge.
+function networkMarks(x, y, hyperparameter, colour, template) {
+  const all = RUNS.gap.map((_, place) => place).filter((place) => x[place] !== null), traces = [];
+  levels(hyperparameter).forEach((level, g) => [1, 0].forEach((converged) => {
+    const places = all.filter((place) => RUNS.converged[place] === converged && (!hyperparameter || RUNS.hyperparameters[hyperparameter][place] === level));
+    if (!places.length) return;
+    traces.push({ x: places.map((place) => x[place]), y: places.map((place) => y[place]), text: places.map((place) => describe(place)), mode: "markers",
+      name: hyperparameter ? `${hyperparameter} ${level}` : "networks", showlegend: Boolean(converged && hyperparameter), legendgroup: String(level),
+      marker: { color: GROUPS[g % 6], symbol: SYMBOLS[g % 6] + (converged ? "" : "-open"), size: 7, opacity: 0.8 }, hovertemplate: template });
+  }));
+  if (all.some((place) => !RUNS.converged[place])) {
+    traces.push({ x: [null], y: [null], mode: "markers", name: "not converged", hoverinfo: "skip", showlegend: true, marker: { color: colour.ink, symbol: "circle-open", size: 7 } });
+  }
+  return traces;
+}
+
+function gaps(data, colour, hyperparameter) {
+  const traces = networkMarks(data.readings, RUNS.gap, hyperparameter, colour, `%{text}<br>${data.x} %{x:.5g}<br>gap %{y:.4f}<extra></extra>`);
+  return [traces, layout(colour, { height: 460, showlegend: true,
+    xaxis: axis(colour, { title: { text: data.x }, type: data.log ? "log" : "linear" }), yaxis: axis(colour, { title: { text: "gap" } }) })];
+}
+
+function environments(data, colour) {
+  const all = Object.values(data.groups).flat();
+  const line = (name, errors, style) => {
+    const x = [...errors].sort((a, b) => a - b);
+    return { x: [0, ...x, 1], y: [0, ...x.map((_, k) => (k + 1) / x.length), 1], name, mode: "lines", line: { shape: "hv", ...style },
+      hovertemplate: `${name}<br>sign-error at most %{x:.3f}<br>in %{y:.0%} of environments<extra></extra>` };
+  };
+  const dashes = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+  const traces = Object.entries(data.groups).filter(([, errors]) => errors.length)
+    .map(([name, errors], g) => line(name, errors, { color: GROUPS[g % 6], dash: dashes[g % 6], width: 2 }));
+  // Below the others, and wider: where lines coincide both are seen.
+  traces.unshift(line("all", all, { color: colour.ink, width: 5 }));
+  const settings = { height: 460, shapes: [], annotations: [],
+    xaxis: axis(colour, { title: { text: "sign-error" }, range: [-0.01, 1.01], dtick: innerWidth > 760 ? 0.1 : 0.25 }),
+    yaxis: axis(colour, { title: { text: "share of environments" }, range: [0, 1.02], tickformat: ".0%" }) };
+  Object.entries(data.marks).forEach(([name, value], place) => {
+    settings.shapes.push({ type: "line", x0: value, x1: value, yref: "y domain", y0: 0, y1: 1, line: { color: colour.ink, width: 1, dash: "dot" }, opacity: 0.7 });
+    // Staggered, and away from the nearer edge: marks may coincide.
+    settings.annotations.push({ x: value, yref: "y domain", y: 0.06 + 0.08 * place, xanchor: value > 0.5 ? "right" : "left", text: `${name} ${value.toFixed(3)}`, showarrow: false, bgcolor: colour.page, opacity: 0.9 });
+  });
+  return [traces, layout(colour, settings)];
+}
+
+function boxes(_, colour, hyperparameter) {
+  const traces = levels(hyperparameter).map((level, g) => {
+    const places = RUNS.gap.map((_gap, place) => place).filter((place) => RUNS.converged[place] && RUNS.hyperparameters[hyperparameter][place] === level);
+    return { type: "box", y: places.map((place) => RUNS.gap[place]), text: places.map((place) => describe(place, hyperparameter)), name: String(level), boxpoints: "all", jitter: 0.6, pointpos: -1.7,
+      marker: { color: GROUPS[g % 6], size: 5, opacity: 0.75 }, line: { width: 1.6 }, hoveron: "points", hovertemplate: `%{text}<br>gap %{y:.4f}<extra></extra>` };
+  });
+  return [traces, layout(colour, { height: 420, showlegend: false, xaxis: axis(colour, { title: { text: hyperparameter }, type: "category" }), yaxis: axis(colour, { title: { text: "gap" } }) })];
+}
+
+function shift(data, colour, name) {
+  const traces = networkMarks(RUNS.gap, data[name], Object.keys(RUNS.hyperparameters)[0], colour, "%{text}<br>IID gap %{x:.4f}<br>OOD gap %{y:.4f}<extra></extra>");
+  const both = [...RUNS.gap, ...data[name]], ends = [Math.min(...both), Math.max(...both)];
+  traces.push({ x: ends, y: ends, mode: "lines", name: "no cost", showlegend: false, hoverinfo: "skip", line: { color: colour.ink, width: 1, dash: "dot" } });
+  return [traces, layout(colour, { height: 460, showlegend: true, xaxis: axis(colour, { title: { text: "IID gap" } }),
+    yaxis: axis(colour, { title: { text: `OOD gap, ${name.replaceAll("_", " ")}` } }) })];
+}
+
+function severities(data, colour) {
+  const names = Object.keys(data.corruptions).reverse(), words = names.map((name) => name.replaceAll("_", " "));
+  const z = names.map((name) => data.corruptions[name]);
+  return [[{ type: "heatmap", x: data.severities, y: words, z, colorscale: "Viridis", zmin: 0, zmax: 1, colorbar: { title: { text: "accuracy" }, thickness: 12 }, xgap: 2, ygap: 2,
+    hovertemplate: "%{y}, severity %{x}<br>accuracy %{z:.3f}<extra></extra>" }],
+  layout(colour, { height: 110 + 27 * names.length, margin: { l: 110, r: 20, t: 10, b: 50 }, xaxis: axis(colour, { title: { text: "severity" }, type: "category", showgrid: false }),
+    yaxis: axis(colour, { type: "category", showgrid: false }) })];
+}
+
+// -- numbers as tables -------------------------------------------------------------------------------
+
+function table(caption, heads, rows) {
+  const made = document.createElement("table");
+  if (caption) made.createCaption().textContent = caption;
+  const first = made.createTHead().insertRow(), body = made.createTBody();
+  const cell = (row, kind, text, scope) => {
+    const one = document.createElement(kind);
+    one.textContent = text;
+    one.className = "n";
+    if (scope) one.scope = scope;
+    row.append(one);
+  };
+  heads.forEach((text) => cell(first, "th", text, "col"));
+  for (const texts of rows) {
+    const row = body.insertRow();
+    texts.forEach((text, place) => cell(row, place ? "td" : "th", text, place ? "" : "row"));
+  }
+  return made;
+}
+
+function heatmapTables(data, statistic) {
+  return data.maps[statistic].map((map, i) => {
+    const scroll = document.createElement("div");
+    Object.assign(scroll, { className: "wide", tabIndex: 0, role: "region", ariaLabel: `${statistic} of ${data.models[i]}` });
+    scroll.append(table(`${data.models[i]}: ${statistic}, rows zero-shot share, columns SSIM`, ["", ...data.ssim],
+      data.zero_shot.map((share, k) => [share, ...map[k].map((value) => value.toFixed(3))])));
+    return scroll;
+  });
+}
+
+function combinations(data) {
+  const names = Object.keys(RUNS.hyperparameters), found = new Map();
+  RUNS.gap.forEach((gap, place) => {
+    const values = names.map((name) => RUNS.hyperparameters[name][place]), key = JSON.stringify(values);
+    if (!found.has(key)) found.set(key, { values, places: [] });
+    if (RUNS.converged[place] && data.readings[place] !== null) found.get(key).places.push(place);
+  });
+  const mean = (places, of) => places.reduce((sum, place) => sum + of[place], 0) / places.length;
+  return [table("", [...names, "networks", "mean reading", "mean gap"], [...found.values()].map(({ values, places }) =>
+    [...values, places.length, ...(places.length ? [String(Number(mean(places, data.readings).toPrecision(5))), mean(places, RUNS.gap).toFixed(3)] : ["–", "–"])]))];
+}
+
+const KINDS = { scatter, heatmaps, marginals, gaps, environments, boxes, shift, severities };
+const TABLES = { heatmaps: heatmapTables, combinations };
 
 function draw(place) {
-  const data = JSON.parse(document.getElementById(place.dataset.from).textContent);
+  const data = place.dataset.from ? JSON.parse(document.getElementById(place.dataset.from).textContent) : undefined;
   const choice = place.dataset.choice ? document.getElementById(place.dataset.choice).value : undefined;
+  if (place.dataset.table) {
+    place.replaceChildren(...TABLES[place.dataset.table](data, choice));
+    return;
+  }
   const [traces, settings] = KINDS[place.dataset.kind](data, colours(), choice);
   Plotly.react(place, traces, settings, { responsive: true, displayModeBar: false });
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  const places = [...document.querySelectorAll(".plot")];
+  const places = [...document.querySelectorAll(".plot, [data-table]")];
   const drawAll = () => places.forEach(draw);
   drawAll();
   document.addEventListener("themechange", drawAll);

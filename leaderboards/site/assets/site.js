@@ -88,4 +88,10 @@ function boardTable(table) {
     });
   });
   controls.hidden = false;
+
+  const port = table.parentElement;
+  const fit = () => { port.classList.remove("fits"); port.classList.toggle("fits", table.scrollWidth <= port.offsetWidth); };
+  addEventListener("resize", fit);
+  choices.addEventListener("change", fit);
+  fit();
 }
