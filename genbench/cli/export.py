@@ -29,9 +29,12 @@ def export(measure: str, suite: str, to: Path, records: Path, as_json: bool) -> 
     from genbench.leaderboard.board import read_boards
     from genbench.leaderboard.export import export as export_kit
 
-    boards = read_boards(records, records.parent / "trust", only=suite)
-    if not boards:
+    # Before all records are validated, which takes a while.
+    if not (records / suite).is_dir():
         raise UserError(f"{records} holds no records of suite {suite!r}")
+    if not (records / suite / f"{measure}.json").is_file():
+        raise UserError(f"{records / suite} holds no record of {measure!r}; run it with --records first")
+    boards = read_boards(records, records.parent / "trust", only=suite)
     files = export_kit(boards[0], measure, records, to)
     if as_json:
         print_json({"files": [str(file) for file in files]})

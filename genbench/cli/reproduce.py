@@ -115,7 +115,7 @@ def _record(row: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path} is not a board; `genbench leaderboard build` makes them") from None
     if measure not in rows:
-        raise UserError(unknown_name("row", measure, rows, f"genbench leaderboard build, {path}"))
+        raise UserError(unknown_name("row", measure, rows, str(path.with_suffix(".md"))))
     evidence = suite_evidence(suite)
     record = read_record(path.parent / "records" / evidence.suite.name / f"{measure}.json", evidence)
     if record["sha256"] != rows[measure]["record"]:

@@ -42,7 +42,7 @@ _FIRST_GUESS = {
     "heldout_data": 1.0,
     "network": 2.5,
     "evidence": 0.1,
-    "population_block": 60.0,
+    "population_block": 25.0,
     "population_network": 0.1,
     "population_evidence": 5.0,
     "tradeoff": 2.0,
@@ -50,6 +50,9 @@ _FIRST_GUESS = {
     "reading": 0.5,
 }
 """Seconds of a cell on one core of a common machine, until the store has a history of its own."""
+
+_SMALL_NETWORKS = {"reading": 0.1}
+"""What differs for the networks of a population."""
 
 _PROBED = frozenset({"adapted", "features", "noise", "testbed_evidence"})
 """Kinds whose cells differ so much in size that only a look at each tells how long it takes."""
@@ -155,7 +158,8 @@ def estimate(plan: Plan, store: Path, workers: int | None = None) -> Forecast:
     stored.update(cell.kind for cell, found in demanded if found)
     left = [cell for cell, found in demanded if not found]
     history = _history(store)
-    seconds = {cell.key: history.get(cell.kind, _FIRST_GUESS.get(cell.kind, 1.0)) for cell in left}
+    guess = _FIRST_GUESS if isinstance(plan.suite, TestbedSuite) else {**_FIRST_GUESS, **_SMALL_NETWORKS}
+    seconds = {cell.key: history.get(cell.kind, guess.get(cell.kind, 1.0)) for cell in left}
     passes = disk = memory = 0
     if isinstance(plan.suite, TestbedSuite) and any(cell.kind in _PROBED for cell in left):
         from genbench.testbed.forecast import forecast_cells, image_counts, probe
