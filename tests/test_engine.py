@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 from conftest import MEASURES, TINY_SUITE, cell_files, command, options, readings
 
+from genbench.engine.cells import Cell, make_cell
+from genbench.engine.local import Slot
 from genbench.registry import load_registry
 
 
@@ -116,6 +119,51 @@ def test_ctrl_c_leaves_the_store_sound_and_says_how_to_go_on(run, tmp_path, refe
     assert len(finished(tmp_path / "stopped")) < len(finished(reference))
     assert run(*options("--store", "stopped")).returncode == 0
     assert cell_files(tmp_path / "stopped") == cell_files(reference)
+
+
+def test_a_ctrl_c_that_is_swallowed_stops_the_run_all_the_same(tmp_path) -> None:
+    """Python drops a KeyboardInterrupt that happens to be raised in a finalizer; here a callback eats it."""
+    from genbench.engine.readings import ReadingTable
+    from genbench.engine.scheduler import run_cells
+    from genbench.engine.store import Store
+
+    class Hungry:
+        def begin(self, stored, pending) -> None: ...
+        def ended(self, cell, outcome) -> None: ...
+        def note(self, text) -> None: ...
+
+        def started(self, cell) -> None:
+            with contextlib.suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.1)
+
+    class Idle:
+        """Takes a cell and never ends it."""
+
+        def __init__(self) -> None:
+            self.taken: list[Cell] = []
+
+        def free(self):
+            return [] if self.taken else [Slot()]
+
+        def busy(self):
+            return self.taken
+
+        def submit(self, slot, cell, parents, out) -> None:
+            self.taken.append(cell)
+
+        def wait(self, seconds):
+            return []
+
+        def close(self) -> None: ...
+
+    before = signal.getsignal(signal.SIGINT)
+    with Store(tmp_path / "store") as store:
+        table = ReadingTable(store)
+        with pytest.raises(KeyboardInterrupt):
+            run_cells([make_cell("reading", "one", {})], store, table, Idle, Hungry())
+        table.close()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.slow

@@ -147,7 +147,7 @@ def test_exclusive_options(run, tmp_path) -> None:
     assert "exclude each other" in done.stderr
     done = run("pack", "build", "-s", "digits", "--to", tmp_path / "x")
     assert done.returncode == 2
-    assert "no testbed" in done.stderr
+    assert "trains its networks one by one" in done.stderr
 
 
 # -- the pack that ships -----------------------------------------------------------------------------
@@ -214,10 +214,10 @@ def test_recorded_readings_stand_beside_later_runs(pack, run, tmp_path) -> None:
     entry = load_registry().measures["params"]
     plan = make_plan(load_suite("mini-quick"), [], pack=read_pack(pack))
     found = find_references(plan, [entry], records)
-    assert {s: o.value for s, o in found["params"].items()} == {
+    assert {s: o.value for s, o in found["params"].outcomes.items()} == {
         r["subject"]: r["value"] for r in record["readings"]
     }
-    assert not any(outcome.computed for outcome in found["params"].values())
+    assert not any(outcome.computed for outcome in found["params"].outcomes.values())
     newer = replace(entry, item=replace(entry.item, version="99"))
     assert find_references(plan, [newer], records) == {}
     assert find_references(make_plan(load_suite("mini-quick"), []), [entry], records) == {}

@@ -31,6 +31,24 @@ def test_a_new_plugin_appears_on_both_rebuilt_boards(run: Run, tmp_path: Path) -
     assert "mynorm on mini is recorded" in done.stdout
     assert "mynorm on nin-digits is recorded" in done.stdout
 
+    # A run of one's own: one measure computed, the others with the scores of their records.
+    words = ("run", "-s", "nin-digits", "-m", "mynorm", "--json")
+    done = run(*words, env={**environment, "PYTHONPATH": f"{tmp_path / 'trial'}:{ROOT}"})
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["pack"].startswith("nin-digits v1")
+    measures = {measure["name"]: measure for measure in document["measures"]}
+    references = {name for name, measure in measures.items() if measure["reference"]}
+    # Baselines are computed in every run; records of plugins are not taken over.
+    assert len(references) >= 79
+    published = json.loads((ROOT / "leaderboards" / "nin-digits.json").read_text())["rows"]
+    for row in published:
+        if row["measure"] in references:
+            found = measures[row["measure"]]["sign_error"]["value"]
+            assert found == pytest.approx(row["sign_error"]["value"], abs=1e-6)
+    assert all(reading["stored"] for reading in measures["mynorm"]["readings"])
+    assert "mean over environments" in (tmp_path / document["report"]).read_text()
+
     # The job with write access: the plugin is not installed there. A few rows are enough to be ranked among.
     boards = tmp_path / "leaderboards"
     for suite in ("mini", "nin-digits"):

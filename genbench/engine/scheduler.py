@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import platform
+import signal
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol
 
 from genbench.engine.cells import KEPT, Cell, Outcome, Status
@@ -80,10 +84,31 @@ def run_cells(
     if run.pending:
         executor = make_executor()
         try:
-            run.compute(executor)
+            with _ctrl_c() as stopped:
+                run.compute(executor, stopped)
         finally:
             executor.close()
     return run.outcomes
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Remembers Ctrl-C: Python drops a KeyboardInterrupt that is raised in a finalizer or a callback."""
+    seen = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal seen
+        seen = True
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: seen
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Run:
@@ -135,11 +160,13 @@ class _Run:
             self._progress.note(correction)
         return True
 
-    def compute(self, executor: CellExecutor) -> None:
-        """Compute all pending cells."""
+    def compute(self, executor: CellExecutor, stopped: Callable[[], bool]) -> None:
+        """Compute all pending cells, unless `stopped`."""
         for waiting in self.pending.values():
             self._queue_if_ready(waiting)
         while self.pending or executor.busy():
+            if stopped():
+                raise KeyboardInterrupt
             self._look_elsewhere_again()
             for slot in executor.free():
                 cell = self._claim(slot.group, {busy.group for busy in executor.busy()})
