@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genbench.cli.common import common_options
-from genbench.report.tables import print_json, print_table
+from genbench.report.tables import fitting_columns, print_json, print_table
 
 if TYPE_CHECKING:
-    from genbench.report.score_tables import ScoreTable
     from genbench.scoring.board import Board
     from genbench.scoring.columns import Columns
     from genbench.scoring.records import Records
@@ -189,7 +188,7 @@ def _show(board: Board, worst: int) -> None:
     from genbench.report.score_tables import score_tables, worst_environments
 
     for table in score_tables(board):
-        columns = _fitting(table)
+        columns = fitting_columns(table.columns, table.rows)
         right = [c for c in columns if c not in ("measure", "fails worst at", "")]
         print_table(columns, table.rows, title=table.title, right=right)
         left = [column for column in table.columns if column not in columns]
@@ -206,22 +205,6 @@ def _show(board: Board, worst: int) -> None:
     for name, reason in board.skipped.items():
         click.echo(f"{name}: skipped, {reason}", err=True)
     click.echo(_summary(board), err=True)
-
-
-def _fitting(table: ScoreTable) -> list[str]:
-    """The first columns that a terminal has room for without breaking lines; all of them elsewhere."""
-    from shutil import get_terminal_size
-
-    if not sys.stdout.isatty():
-        return table.columns
-    room = get_terminal_size().columns
-    chosen: list[str] = []
-    for column in table.columns:
-        room -= 3 + max(len(column), *(len(row[column]) for row in table.rows))
-        if room < 0 and len(chosen) > 1:
-            break
-        chosen.append(column)
-    return chosen
 
 
 def _summary(board: Board) -> str:

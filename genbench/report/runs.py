@@ -12,7 +12,7 @@ import click
 
 from genbench import __version__
 from genbench.engine.cells import Outcome, Status
-from genbench.report.tables import print_table
+from genbench.report.tables import fitting_columns, print_table
 from genbench.report.testbed import concerning, show_practical_readings, show_practical_scores
 from genbench.runs import MeasureReport, RunReport, TableScores
 from genbench.scoring.practical import PracticalScore
@@ -47,7 +47,7 @@ def show_run(report: RunReport, table: Path | None = None) -> None:
         marks = {m.measure.name: _mark(report, m) for m in report.measures}
         show_practical_scores(report, marks, {m.measure.name: _counts(m) for m in report.measures})
     elif report.table is not None and report.table.board is not None:
-        _show_table_scores(report, report.table.board)
+        _show_table_scores(report, report.table.board, table)
     else:
         _show_scores(report)
         if report.table is not None:
@@ -81,14 +81,24 @@ def _show_readings(report: RunReport, measure: MeasureReport) -> None:
 
 
 def _show_problems(report: RunReport) -> None:
+    """Readings without a value of the measures asked for, one row per reason."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for measure in report.measures:
+        for subject, outcome in measure.outcomes.items():
+            if outcome.status is not Status.OK and measure.measure.name in report.plan.asked:
+                place = (measure.measure.name, str(outcome.status), outcome.reason)
+                found.setdefault(place, []).append(subject)
     rows = [
-        {"measure": m.measure.name, "network": subject, "status": str(o.status), "why": o.reason}
-        for m in report.measures
-        for subject, o in m.outcomes.items()
-        if o.status is not Status.OK
+        {
+            "measure": name,
+            "networks": subjects[0] if len(subjects) == 1 else f"{subjects[0]} and {len(subjects) - 1} more",
+            "status": status,
+            "why": reason,
+        }
+        for (name, status, reason), subjects in found.items()
     ]
     if rows:
-        print_table(["measure", "network", "status", "why"], rows, title="readings without a value")
+        print_table(["measure", "networks", "status", "why"], rows, title="readings without a value")
 
 
 def _show_scores(report: RunReport) -> None:
@@ -114,24 +124,86 @@ def _show_scores(report: RunReport) -> None:
     )
 
 
-def _show_table_scores(report: RunReport, board: Board) -> None:
-    """One table per score; of many measures, the rows that concern those asked for."""
-    from genbench.report.score_tables import score_tables
+_SUMMARY = ("max", "Ψ IID", "Ψ OOD", "K", "eCMS", "PGDL", "CMS", "90th %")
+"""Columns of the summary, those that fit first."""
+_WORST = 5
 
-    marks = {m.measure.name: _mark(report, m) for m in report.measures}
-    baselines = {m.measure.name for m in report.measures if m.measure.category == "baseline"}
-    hidden = 0
-    for found in score_tables(board):
-        shown = concerning([row["measure"] for row in found.rows], report.plan.asked, baselines)
-        rows = [found.rows[i] for i in shown]
-        hidden = max(hidden, len(found.rows) - len(rows))
-        rows = [{**row, "measure": f"{marks.get(row['measure'], '')}{row['measure']}"} for row in rows]
-        right = [c for c in found.columns if c not in ("measure", "fails worst at", "")]
-        print_table(found.columns, rows, title=found.title, right=right)
-    if hidden:
-        click.echo(f"{hidden} more measures between these rows: see the report, or --json")
+
+def _show_table_scores(report: RunReport, board: Board, table: Path | None) -> None:
+    """The headline of every measure and where those asked for fail; all tables where nobody is watching."""
+    _show_summary(report)
+    asked = [m for m in report.measures if m.measure.name in report.plan.asked]
+    if len(asked) <= 3:
+        for measure in asked:
+            _show_worst_environments(measure)
+    if sys.stdout.isatty():
+        click.echo(f"every score: genbench score {table}")
+    else:
+        from genbench.report.score_tables import score_tables
+
+        for found in score_tables(board):
+            right = [c for c in found.columns if c not in ("measure", "fails worst at", "")]
+            print_table(found.columns, found.rows, title=found.title, right=right)
     for name, reason in board.skipped.items():
         click.echo(f"{name}: skipped, {reason}", err=True)
+
+
+def _show_summary(report: RunReport) -> None:
+    from genbench.scoring.population import SHOWN, PopulationScore
+    from genbench.scoring.ranking import tied_ranks
+
+    scores = [m.score if isinstance(m.score, PopulationScore) else None for m in report.measures]
+    everyone = sorted(
+        zip(tied_ranks(scores), report.measures, scores, strict=True),
+        key=lambda one: (one[2] is None, one[2].value if one[2] else 0.0, one[1].measure.name),
+    )
+    baselines = {m.measure.name for m in report.measures if m.measure.category == "baseline"}
+    shown = concerning([m.measure.name for _, m, _ in everyone], report.plan.asked, baselines)
+    columns = {column.label: column for column in SHOWN}
+    rows = []
+    for rank, measure, score in (everyone[i] for i in shown):
+        row: dict[str, object] = {
+            "measure": f"{_mark(report, measure)}{measure.measure.name}",
+            "rank": rank or "",
+            "seconds": f"{_seconds(measure):.2g}",
+        }
+        if score is not None:
+            row |= {"sign error": f"{score.value:.3f}", "95 %": f"{score.low:.3f}–{score.high:.3f}"}
+            values = {label: score.shown(columns[label]).get("value") for label in _SUMMARY}
+            row |= {label: "–" if value is None else f"{value:.3f}" for label, value in values.items()}
+        rows.append(row)
+    names = fitting_columns(["measure", "rank", "sign error", "95 %", *_SUMMARY, "seconds"], rows)
+    kept = next((score for _, _, score in everyone if score is not None), None)
+    where = "" if kept is None else f" over {kept.environments} of {kept.available} environments"
+    print_table(
+        names,
+        rows,
+        title=f"mean sign-error{where}, {report.plan.suite.title} (0 perfect, 0.5 a coin)",
+        right=names[1:],
+    )
+    hidden = len(everyone) - len(shown)
+    if hidden:
+        click.echo(f"{hidden} more measures between these rows: see the report, or --json")
+
+
+def _show_worst_environments(measure: MeasureReport) -> None:
+    from genbench.scoring.population import PopulationScore
+
+    score, name = measure.score, measure.measure.name
+    if not isinstance(score, PopulationScore):
+        return
+    if not score.worst:
+        click.echo(f"in no environment does {name} order the gaps wrongly more often than not")
+        return
+    rows = [
+        {
+            "sign-error": f"{one.sign_error:.3f}",
+            "what changes": f"{one.hyperparameter} {one.low_value} → {one.high_value}",
+            "all else": one.fixed,
+        }
+        for one in score.worst[:_WORST]
+    ]
+    print_table(list(rows[0]), rows, title=f"where {name} fails worst", right=["sign-error"])
 
 
 def _mark(report: RunReport, measure: MeasureReport) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-__all__ = ["print_json", "print_table"]
+__all__ = ["fitting_columns", "print_json", "print_table"]
 
 
 def print_json(document: object) -> None:
@@ -56,3 +56,20 @@ _STYLES = {
 
 def _style(row: Mapping[str, Any], column: str) -> str:
     return _STYLES.get(str(row.get(column)), "red") if column == "status" else ""
+
+
+def fitting_columns(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> list[str]:
+    """The first columns that a terminal has room for without breaking lines; all of them elsewhere."""
+    from shutil import get_terminal_size
+
+    if not sys.stdout.isatty():
+        return list(columns)
+    room = get_terminal_size().columns
+    chosen: list[str] = []
+    for column in columns:
+        heading = max(map(len, column.split(" ")))
+        room -= 3 + max(heading, *(len(str(row.get(column, ""))) for row in rows))
+        if room < 0 and len(chosen) > 1:
+            break
+        chosen.append(column)
+    return chosen
