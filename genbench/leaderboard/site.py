@@ -134,7 +134,10 @@ def _board(board: Board) -> dict[str, Any]:
 def _legend(board: Board, invariance: bool) -> dict[str, str]:
     """Heading to what stands below it."""
     letters = ", ".join(f"{letter} {name}" for name, letter in _INVARIANCES.items())
-    marks = f"Does the value stay the same (✓) when the function provably does? {letters}"
+    marks = (
+        f"Does the value stay the same (✓) when the function provably does? {letters}. "
+        "~: it changes, but the measure draws random numbers, which may be why"
+    )
     return {
         "rank": "One more than the number of measures that are surely better",
         "sign-error": "0 is perfect, ½ (the dashed mark) a coin, 1 always wrong; the bar its 95 % interval",
@@ -166,13 +169,21 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "seconds": row.seconds,
         "trust": row.trust.level,
         "reproduced": row.trust.reproduced,
-        "invariance": _marks(row.trust.findings),
+        "invariance": _marks(row.trust.findings, drawn=row.record["measure"]["randomness"] == "seeded"),
     }
 
 
-def _marks(findings: Mapping[str, str]) -> list[dict[str, Any]]:
+def _marks(findings: Mapping[str, str], *, drawn: bool) -> list[dict[str, Any]]:
+    """What the conformance kit found; of a measure that draws random numbers, a change may be chance."""
+    changes = ("~", "changes, perhaps by chance") if drawn else ("✗", "changes")
     return [
-        {"letter": letter, "name": name, "unchanged": findings[name] == "unchanged"}
+        {
+            "letter": letter,
+            "name": name,
+            "unchanged": findings[name] == "unchanged",
+            "mark": "✓" if findings[name] == "unchanged" else changes[0],
+            "said": "unchanged" if findings[name] == "unchanged" else changes[1],
+        }
         for start, letter in _INVARIANCES.items()
         for name in findings
         if name.startswith(start)
