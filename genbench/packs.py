@@ -82,15 +82,8 @@ class Pack:
 
     def file(self, entry: Mapping[str, str]) -> Path:
         """A file of the pack, unchanged since it was written."""
-        source = self.folder / entry["file"]
-        if source.parent.resolve() != self.folder.resolve():
-            raise UserError(f"the evidence pack {self.folder} names a file outside of it: {entry['file']}")
-        try:
-            found = file_hash(source)
-        except OSError as problem:
-            raise UserError(f"{source} cannot be read ({problem.strerror}); reinstall genbench") from None
-        if found != entry["sha256"]:
-            raise _damaged(source)
+        source = _inside(self.folder, entry)
+        _require_hash(source, source, entry)
         return source
 
 
@@ -100,11 +93,24 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     return copied
 
 
-def _damaged(file: Path) -> UserError:
-    return UserError(
-        f"{file} is damaged: its sha256 is not the one in {file.parent / MANIFEST}; reinstall genbench, "
-        "or run with --from-scratch"
-    )
+def _inside(folder: Path, entry: Mapping[str, str]) -> Path:
+    source = folder / entry["file"]
+    if source.parent.resolve() != folder.resolve():
+        raise UserError(f"the evidence pack {folder} names a file outside of it: {entry['file']}")
+    return source
+
+
+def _require_hash(file: Path, source: Path, entry: Mapping[str, str]) -> None:
+    """Refuse a `file` that is not what the manifest says of `source`."""
+    try:
+        found = file_hash(file)
+    except OSError as problem:
+        raise UserError(f"{source} cannot be read ({problem.strerror}); reinstall genbench") from None
+    if found != entry["sha256"]:
+        raise UserError(
+            f"{source} is damaged: its sha256 is not the one in {source.parent / MANIFEST}; reinstall "
+            "genbench, or run with --from-scratch"
+        )
 
 
 def read_pack(folder: Path) -> Pack:
@@ -169,11 +175,14 @@ def copy_files(folder: Path, files: Mapping[str, Mapping[str, str]], out: Path) 
 
     `files` maps that name to the file's own name in the pack and its sha256.
     """
-    pack = Pack(folder, {})
     for target, entry in files.items():
-        shutil.copyfile(pack.file(entry), out / target)
-        if file_hash(out / target) != entry["sha256"]:
-            raise _damaged(folder / entry["file"])
+        source = _inside(folder, entry)
+        try:
+            shutil.copyfile(source, out / target)
+        except OSError as problem:
+            raise UserError(f"{source} cannot be read ({problem.strerror}); reinstall genbench") from None
+        # The copy, not the source: it is what will be used.
+        _require_hash(out / target, source, entry)
 
 
 # -- putting in --------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 from conftest import Run, command
 from test_population_blocks import SUITE
 
+from genbench.errors import UserError
 from genbench.leaderboard.evidence import PopulationEvidence, suite_evidence
 from genbench.packs import PACKS, find_pack, read_pack
 from genbench.population.block_plan import plan_blocks
@@ -96,6 +97,19 @@ def test_a_damaged_pack_is_named(made: Path, run: Run, tmp_path: Path, file: str
     assert done.returncode != 0
     assert f"{file} is damaged" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_read_in_place_is_checked_too(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "pack", tmp_path / "pack")
+    pack = read_pack(tmp_path / "pack")
+    entry = pack.manifest["blocks"][0]["judged"]["files"]["evidence.safetensors"]
+    content = bytearray(pack.file(entry).read_bytes())
+    content[-1] ^= 1
+    (pack.folder / entry["file"]).write_bytes(content)
+    with pytest.raises(UserError, match="is damaged"):
+        pack.file(entry)
+    with pytest.raises(UserError, match="names a file outside"):
+        pack.file({**entry, "file": "../pack.json"})
 
 
 def test_a_pack_for_another_grid_is_refused(made: Path, run: Run) -> None:

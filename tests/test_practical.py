@@ -201,3 +201,18 @@ def test_the_record_is_json(truth) -> None:
     score = truth.score({m: float(i) for i, m in enumerate(models)})
     assert json.loads(json.dumps(score.record()))["pairs"] == 16
     assert json.loads(json.dumps(truth.record()))[models[0]]["weights"] == 1000
+
+
+def test_no_rank_is_below_that_of_a_measure_with_a_lower_value() -> None:
+    """Ties are not transitive: one may tie with the best where another, which lies between them, does not."""
+
+    class Given:
+        def __init__(self, value: float, ties: set[float]) -> None:
+            self.value, self.ties = value, ties
+
+        def ties_with(self, other: Given) -> bool:
+            return other.value in self.ties
+
+    first, second, third = Given(0.1, {0.3}), Given(0.2, {0.3}), Given(0.3, {0.1, 0.2})
+    last, twin = Given(0.4, set()), Given(0.4, set())
+    assert tied_ranks([third, last, None, first, second, twin]) == [2, 4, None, 1, 2, 4]

@@ -108,7 +108,7 @@ class PopulationPages:
         return content | {
             "environments": environment_errors(score, errors),
             "scores": [(column, score.shown(column)) for column in SHOWN],
-            "axes": [_axis(score, name) for name in self._grid],
+            "axes": score.by_hyperparameter(),
             "wrong": sum(error > 0.5 for values in errors.values() for error in values),
             "worst": score.worst[:_MOST_WORST],
         }
@@ -177,17 +177,6 @@ def _spread(gaps: Sequence[float]) -> dict[str, Any]:
         "count": len(gaps),
         "mean": fmean(gaps) if gaps else None,
         "sd": stdev(gaps) if len(gaps) > 1 else None,
-    }
-
-
-def _axis(score: PopulationScore, hyperparameter: str) -> dict[str, Any]:
-    """The sign-error where one hyperparameter differs."""
-    found = {name: score.number("sign_error", name, hyperparameter) for name in ("mean", "p90", "max")}
-    return {
-        "name": hyperparameter,
-        "kept": found["mean"].get("count", 0),
-        "available": found["mean"].get("available", 0),
-        "values": [number.get("value") for number in found.values()],
     }
 
 

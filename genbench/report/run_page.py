@@ -190,23 +190,7 @@ def _measure(report: RunReport, measure: MeasureReport, *, drawn: bool) -> dict[
         "worst": [_explained(measure, pair) for pair in practical.worst[:_MOST_WORST]] if practical else [],
         "score": score,
         "environments": score.worst if isinstance(score, PopulationScore) else [],
-        "axes": _axes(score) if isinstance(score, PopulationScore) else [],
-    }
-
-
-def _axes(score: PopulationScore) -> list[dict[str, str]]:
-    """Sign-error by hyperparameter."""
-    parts = [row[2] for row in score.scores if row[0] == "sign_error" and row[3] == "mean"]
-    return [_axis(score, part) for part in parts if part != "all"]
-
-
-def _axis(score: PopulationScore, part: str) -> dict[str, str]:
-    mean = score.number("sign_error", "mean", part)
-    values = {name: score.number("sign_error", name, part)["value"] for name in ("mean", "p90", "max")}
-    return {
-        "name": part,
-        "kept": f"{mean['count']} of {mean['available']}",
-        **{name: "–" if value is None else f"{value:.3f}" for name, value in values.items()},
+        "axes": score.by_hyperparameter() if isinstance(score, PopulationScore) else [],
     }
 
 

@@ -69,6 +69,19 @@ class WorstEnvironment:
 
 
 @dataclass(frozen=True)
+class AxisErrors:
+    """The sign-error where one hyperparameter differs."""
+
+    name: str
+    kept: int
+    available: int
+    mean: float | None
+    """None where no environment is kept; so are the others."""
+    p90: float | None
+    max: float | None
+
+
+@dataclass(frozen=True)
 class PopulationScore:
     """All that a record table says of one measure."""
 
@@ -98,6 +111,16 @@ class PopulationScore:
             if row[:4] == wanted:
                 return dict(zip(FIELDS, row, strict=True))
         return {}
+
+    def by_hyperparameter(self) -> list[AxisErrors]:
+        """The sign-error over the environments of every hyperparameter, in the table's order."""
+        names = [row[2] for row in self.scores if row[0] == "sign_error" and row[3] == "mean"]
+        return [self._axis(name) for name in names if name != "all"]
+
+    def _axis(self, name: str) -> AxisErrors:
+        found = {s: self.number("sign_error", s, name) for s in ("mean", "p90", "max")}
+        kept, available = found["mean"]["count"], found["mean"]["available"]
+        return AxisErrors(name, kept, available, **{s: number["value"] for s, number in found.items()})
 
     def shown(self, column: Column) -> dict[str, Any]:
         """The number of a column of tables; `ood` is the mean over all shifts, where there is one."""
