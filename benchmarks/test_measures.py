@@ -20,8 +20,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from safetensors.torch import load_file
 
 import genbench
+from genbench.plugin.registry import load_registry
 from genbench.population.architectures import build
-from genbench.registry import load_registry
 
 NET_A = Path(__file__).parent.parent / "tests" / "golden" / "measures" / "net_a"
 SECONDS = 1.5

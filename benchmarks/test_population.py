@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from genbench.contract import DataRequest
 from genbench.data.digits import DATASET
+from genbench.plugin.contract import DataRequest
 from genbench.population import training
 from genbench.population.memory import keep_freed_memory
 from genbench.population.networks import Shape, make_network

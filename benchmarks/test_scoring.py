@@ -24,13 +24,13 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from genbench.scoring import (
-    Records,
+    NetworkTable,
     affine_oracle,
     cms,
     conditional_independence,
     granulated_kendall,
     pgdl_score,
-    read_records,
+    read_table,
     robust_sign_error,
 )
 
@@ -51,17 +51,17 @@ def seconds(work: Callable[[], object], turns: int = 1) -> float:
 
 
 @pytest.fixture(scope="module")
-def golden() -> Records:
-    return read_records(TABLE).complete()
+def golden() -> NetworkTable:
+    return read_table(TABLE).complete()
 
 
-def paper_sized() -> Records:
+def paper_sized() -> NetworkTable:
     """5 · 5 · 5 · 4 · 2 combos of 10 seeds: 8,000 environments, 1.6 million ordered coupled pairs."""
     generator = np.random.default_rng(0)
     sizes = (5, 5, 5, 4, 2)
     grid = np.array(list(itertools.product(*map(range, sizes), range(10))))
     gap = 0.02 * grid[:, :5].sum(axis=1) + generator.normal(0, 0.02, len(grid))
-    return Records(
+    return NetworkTable(
         hyperparameters=("lr", "depth", "width", "train_size", "dataset"),
         codes=grid[:, :5],
         levels=tuple(tuple(range(n)) for n in sizes),
@@ -74,7 +74,7 @@ def paper_sized() -> Records:
     )
 
 
-def double_loop(records: Records) -> dict[int, list[float]]:
+def double_loop(records: NetworkTable) -> dict[int, list[float]]:
     """Sign-errors of all environments with n_eff ≥ 12, per measure, from plain Python."""
     codes = [tuple(row) for row in records.codes.tolist()]
     gap, readings = records.target().tolist(), records.readings.tolist()
@@ -103,7 +103,7 @@ def double_loop(records: Records) -> dict[int, list[float]]:
     return {k: [wrong[key][k] / weight[key] for key in kept] for k in measures}
 
 
-def test_sign_error_is_fifty_times_faster_than_a_double_loop(golden: Records) -> None:
+def test_sign_error_is_fifty_times_faster_than_a_double_loop(golden: NetworkTable) -> None:
     with threadpool_limits(1):
         robust_sign_error(golden, resamples=0)  # imports
         ours = seconds(lambda: robust_sign_error(golden, resamples=0), turns=5)
@@ -156,7 +156,7 @@ def test_a_table_of_paper_size_fits_in_time_and_memory() -> None:
     ids=lambda score: score.__name__,
 )
 def test_a_score_of_24_measures_takes_at_most_five_seconds(
-    golden: Records, score: Callable[..., pd.DataFrame]
+    golden: NetworkTable, score: Callable[..., pd.DataFrame]
 ) -> None:
     with threadpool_limits(1):
         score(golden, resamples=0)  # imports

@@ -19,8 +19,8 @@ import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 from safetensors.torch import save_file
 
-from genbench.contract import BackboneRequest
 from genbench.data.images import TensorImages
+from genbench.plugin.contract import BackboneRequest
 from genbench.zoo import clip, efficientnet, lite, mini, timm_models
 from genbench.zoo.features import extract_features
 from genbench.zoo.loaded import LoadedBackbone

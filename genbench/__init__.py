@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from genbench.contract import Estimate, Measure, measure
     from genbench.errors import NotApplicable
-    from genbench.hookspecs import hookimpl
+    from genbench.plugin.contract import Estimate, Measure, measure
+    from genbench.plugin.hookspecs import hookimpl
     from genbench.subject import Subject
 
 __all__ = ["Estimate", "Measure", "NotApplicable", "Subject", "__version__", "hookimpl", "measure"]
@@ -26,12 +26,12 @@ __all__ = ["Estimate", "Measure", "NotApplicable", "Subject", "__version__", "ho
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Estimate": "genbench.contract",
-    "Measure": "genbench.contract",
+    "Estimate": "genbench.plugin.contract",
+    "Measure": "genbench.plugin.contract",
     "NotApplicable": "genbench.errors",
     "Subject": "genbench.subject",
-    "hookimpl": "genbench.hookspecs",
-    "measure": "genbench.contract",
+    "hookimpl": "genbench.plugin.hookspecs",
+    "measure": "genbench.plugin.contract",
 }
 
 

@@ -28,7 +28,7 @@ def check_measure() -> Callable[..., CheckReport]:
     def run(spec: str, *, timeout: float = 60.0, memory: int = 2**31) -> CheckReport:
         from genbench.conformance import run_checks
         from genbench.engine.guard import Limits
-        from genbench.registry import find_measure
+        from genbench.plugin.registry import find_measure
 
         entries = find_measure(spec)
         if len(entries) != 1:

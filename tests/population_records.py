@@ -1,4 +1,4 @@
-"""Records of measures on the suite `nin-digits` as runs would have written them, with made-up readings."""
+"""NetworkTable of measures on the suite `nin-digits` as runs would have written them, with made-up readings."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genbench.keys import file_hash
-from genbench.leaderboard.evidence import PopulationEvidence, suite_evidence
-from genbench.leaderboard.provenance import bootstrap_seed, package_versions
-from genbench.leaderboard.schema import SCHEMA
-from genbench.records import body_hash
-from genbench.registry import load_registry
-from genbench.runs import SUBJECT_VERSION
+from genbench.plugin.registry import load_registry
+from genbench.records.provenance import bootstrap_seed, package_versions
+from genbench.records.schema import SCHEMA
+from genbench.records.write import body_hash
+from genbench.run.runs import SUBJECT_VERSION
+from genbench.suites.evidence_old import PopulationEvidence, suite_evidence
 
 SUITE = "nin-digits"
 SHA = "0" * 64

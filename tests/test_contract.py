@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 import genbench
-from genbench.contract import Measure
 from genbench.errors import ContractError
+from genbench.plugin.contract import Measure
 
 
 def test_a_measure_in_five_lines() -> None:

@@ -16,7 +16,7 @@ from test_kappa import GOLDEN as KAPPA
 from test_kappa import INPUT, labels_of
 
 from genbench.errors import UserError
-from genbench.scoring.cube import (
+from genbench.testbed.cube import (
     COLUMNS,
     STATISTICS,
     class_error,
@@ -261,7 +261,7 @@ def test_wrong_netcdf_gives_one_sentence(cube, tmp_path) -> None:
 
 def test_importing_the_cube_loads_nothing_heavy() -> None:
     code = (
-        "import sys, genbench.scoring.cube, genbench.scoring.kappa, genbench.testbed.tradeoff, "
+        "import sys, genbench.testbed.cube, genbench.testbed.kappa, genbench.testbed.tradeoff, "
         "genbench.cli.tradeoff; sys.exit(str(sorted({'torch', 'xarray', 'pandas', 'scipy', 'gekko'} "
         "& set(sys.modules)) or ''))"
     )

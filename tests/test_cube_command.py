@@ -184,10 +184,10 @@ def test_tradeoff_of_a_suite_shows_every_family(built: tuple[Path, dict[str, Any
         assert point["objective"] == pytest.approx(stored["objective"], rel=1e-6)
     squared = json.loads(
         run(
-            "tradeoff", *SUITE, "--store", built[0], "--json", "--reading", "squared", "--weights", "2,1,1"
+            "tradeoff", *SUITE, "--store", built[0], "--json", "--scales", "squared", "--weights", "2,1,1"
         ).stdout
     )
-    assert {point["reading"] for point in squared} == {"squared"}
+    assert {point["scales"] for point in squared} == {"squared"}
     assert all(point["weights"] == [2, 1, 1] and point["certified"] for point in squared)
 
 
@@ -233,7 +233,7 @@ def test_a_folder_for_figures_that_cannot_be_made_is_named(
 def test_the_marginal_figure_draws_eq_5_with_the_star_in_every_panel(
     built: tuple[Path, dict[str, Any]], cubes: dict[str, xr.Dataset]
 ) -> None:
-    from genbench.report.cube_figures import marginal_figure
+    from genbench.testbed.cube_figures import marginal_figure
 
     cube, point = cubes["mini-clip"], family(built[1], "mini-clip")["trade_off"]
     panels = marginal_figure(cube, point).axes
@@ -253,7 +253,7 @@ def test_the_marginal_figure_draws_eq_5_with_the_star_in_every_panel(
 
 
 def test_heat_maps_show_every_model_on_one_scale(cubes: dict[str, xr.Dataset]) -> None:
-    from genbench.report.cube_figures import heat_maps
+    from genbench.testbed.cube_figures import heat_maps
 
     cube = cubes["mini-efficientnet"]
     figure = heat_maps(cube, "kappa_p10")
@@ -265,8 +265,8 @@ def test_heat_maps_show_every_model_on_one_scale(cubes: dict[str, xr.Dataset]) -
 
 
 def test_names_in_figures_are_plain_text() -> None:
-    from genbench.report.cube_figures import Point, ScatterPanel, reading_scatter
-    from genbench.report.figures import inline_svg
+    from genbench.display.figures import inline_svg
+    from genbench.testbed.cube_figures import Point, ScatterPanel, reading_scatter
 
     points = [Point("a:<b>$x$", "<script>$", 1.0, 0.2), Point("a:c&d", "other", 1e4, 0.1)]
     panel = ScatterPanel("t<", "error", points, [("a:<b>$x$", "a:c&d")])

@@ -17,11 +17,11 @@ from skimage.metrics import structural_similarity
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from genbench.contract import DataRequest, DegradationTask, Dial
 from genbench.data.glyphs import DATASET
 from genbench.data.images import TensorImages
 from genbench.errors import ContractError, UserError
-from genbench.registry import Registry, Source, _register, load_registry
+from genbench.plugin.contract import DataRequest, DegradationTask, Dial
+from genbench.plugin.registry import Registry, Source, _register, load_registry
 from genbench.testbed.degradations import DEFAULT, autoencoder, fgsm
 from genbench.testbed.degradations.calibrate import Calibrated, calibrate, degrade
 from genbench.testbed.ssim import ssim
@@ -279,7 +279,7 @@ def test_only_images_of_the_batch_are_read() -> None:
 
 PLUGIN = """
 import genbench
-from genbench.contract import Degradation, Dial
+from genbench.plugin.contract import Degradation, Dial
 
 def fit(task):
     mean = task.images.float().mean(dim=0) / 255
@@ -306,7 +306,7 @@ def test_degradation_of_a_third_party(tmp_path: Path) -> None:
 
 def test_listing_them_imports_no_torch() -> None:
     code = (
-        "import sys, json; from genbench.registry import load_registry;"
+        "import sys, json; from genbench.plugin.registry import load_registry;"
         "names = list(load_registry().degradations); print(json.dumps([names, 'torch' in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,7 +17,7 @@ from conftest import MEASURES, TINY_SUITE, cell_files, command, options, reading
 
 from genbench.engine.cells import Cell, make_cell
 from genbench.engine.local import Slot
-from genbench.registry import load_registry
+from genbench.plugin.registry import load_registry
 
 
 def table(store: Path) -> list[tuple[object, ...]]:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from genbench.scoring.kappa import cohen_kappa, conflict_kappa, table_kappa
+from genbench.testbed.kappa import cohen_kappa, conflict_kappa, table_kappa
 
 FOLDER = Path(__file__).parent / "golden" / "scoring"
 GOLDEN = json.loads((FOLDER / "golden_kappa.json").read_text())

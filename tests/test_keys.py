@@ -8,9 +8,9 @@ import pytest
 
 from genbench.engine.cells import make_cell
 from genbench.keys import KEY_RECIPE, canonical_json, cell_key, derive_seed
+from genbench.plugin.registry import find_measure
 from genbench.population.plan import plan_population
-from genbench.registry import find_measure
-from genbench.runs import make_plan
+from genbench.run.runs import make_plan
 from genbench.suites import load_suite
 
 

@@ -18,9 +18,9 @@ from genbench.leaderboard.export import export
 from genbench.leaderboard.recompute import Agreement, draw, what_differs
 from genbench.leaderboard.submission import accept
 from genbench.leaderboard.trust import CONFORMANCE, read_trust, trust_of
-from genbench.leaderboard.validate import read_record
 from genbench.leaderboard.verify import remember
-from genbench.records import body_hash
+from genbench.records.validate import read_record
+from genbench.records.write import body_hash
 
 COMMITTED = Path(__file__).parent.parent / "leaderboards"
 HOSTILE = (
@@ -244,7 +244,7 @@ def test_a_row_is_computed_again_and_a_forged_reading_found_out(run: Run, tmp_pa
 
 
 def test_what_differs_is_said() -> None:
-    from genbench.registry import load_registry
+    from genbench.plugin.registry import load_registry
 
     record = make_record("params", numbers(1))
     record["provenance"]["packages"]["numpy"] = "0.1"

@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 import genbench
+from genbench.plugin.registry import load_registry
 from genbench.population.architectures import build
-from genbench.registry import load_registry
 
 GOLDEN = Path(__file__).parent / "golden" / "measures"
 

@@ -13,9 +13,9 @@ import torch
 
 import genbench
 from genbench.conformance.networks import DEGENERATE, SAME_FUNCTION, convolutional
-from genbench.contract import Estimate
 from genbench.engine.value import result_record
-from genbench.registry import load_registry
+from genbench.plugin.contract import Estimate
+from genbench.plugin.registry import load_registry
 
 BUILT_IN = {n: e.item for n, e in load_registry().measures.items() if e.source.kind == "built-in"}
 

@@ -18,7 +18,7 @@ from torch import nn
 import genbench
 from genbench.measures.compression import adaptive_code_bits
 from genbench.measures.perturbation import davies_bouldin, gi_scores, pal_areas
-from genbench.registry import load_registry
+from genbench.plugin.registry import load_registry
 from genbench.subject.nngp import _kernels, log_orthant_probabilities
 
 GOLDEN = Path(__file__).parent / "golden" / "scoring"

@@ -13,7 +13,7 @@ from sklearn.metrics import log_loss
 from torch import nn
 
 import genbench
-from genbench.registry import load_registry
+from genbench.plugin.registry import load_registry
 
 
 def read(name: str, subject: genbench.Subject) -> float:

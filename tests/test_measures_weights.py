@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import genbench
-from genbench.registry import load_registry
+from genbench.plugin.registry import load_registry
 from genbench.subject import spectral
 from genbench.subject.noise import GROUP
 

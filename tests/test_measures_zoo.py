@@ -11,9 +11,9 @@ from test_subject import trained_looking
 from torch import nn
 
 import genbench
-from genbench.contract import BackboneRequest
+from genbench.plugin.contract import BackboneRequest
+from genbench.plugin.registry import load_registry
 from genbench.population.architectures import build
-from genbench.registry import load_registry
 from genbench.subject.cut import cut_after_first_block
 from genbench.subject.folding import fold_batch_norm
 from genbench.subject.paths import log_path_sum

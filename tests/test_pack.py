@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from genbench.packs import PACKS, copy_files, find_pack, read_pack
+from genbench.packs.pack import PACKS, copy_files, find_pack, read_pack
 
 pytestmark = pytest.mark.xdist_group("quick_store")  # one worker builds that store for all
 
@@ -174,8 +174,8 @@ def test_the_shipped_cubes_are_sane() -> None:
     """Issue 4: error rises as SSIM falls and as zero-shot rises; most pairs of models can be told apart."""
     from scipy.stats import spearmanr
 
-    from genbench.scoring.cube import marginals, read_cube
     from genbench.scoring.practical import PracticalTruth
+    from genbench.testbed.cube import marginals, read_cube
 
     cubes = {
         name: read_cube(SHIPPED / entry["files"]["cube.nc"]["file"])
@@ -200,9 +200,9 @@ def test_recorded_readings_stand_beside_later_runs(pack, run, tmp_path) -> None:
     """Taken only for the very same evidence, measure and version."""
     from dataclasses import replace
 
-    from genbench.records import find_references
-    from genbench.registry import load_registry
-    from genbench.runs import make_plan
+    from genbench.plugin.registry import load_registry
+    from genbench.records.write import find_references
+    from genbench.run.runs import make_plan
     from genbench.suites import load_suite
 
     store, records = tmp_path / "new", tmp_path / "records"
@@ -233,7 +233,7 @@ def test_the_trade_off_of_the_shipped_cubes_is_certified(family, reading) -> Non
     import numpy as np
     from scipy.interpolate import RegularGridInterpolator
 
-    from genbench.scoring.cube import STATISTICS, read_cube
+    from genbench.testbed.cube import STATISTICS, read_cube
     from genbench.testbed.tradeoff import trade_off
 
     cube = read_cube(SHIPPED / read_pack(SHIPPED).manifest["cubes"][family]["files"]["cube.nc"]["file"])

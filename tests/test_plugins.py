@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from genbench import hookspecs
 from genbench.errors import UserError
-from genbench.registry import Registry, find_measure, load_registry, unknown_name
+from genbench.plugin import hookspecs
+from genbench.plugin.registry import Registry, find_measure, load_registry, unknown_name
 
 GOOD = """
 import genbench
@@ -81,7 +81,7 @@ def with_site(site: Path) -> dict[str, str]:
 
 
 def test_every_hook_has_one_line_of_documentation_and_is_used_by_the_builtins() -> None:
-    import genbench.builtin as builtin
+    import genbench.plugin.builtin as builtin
 
     hooks = [name for name in vars(hookspecs) if name.startswith("genbench_")]
     assert sorted(hooks) == [
@@ -178,5 +178,5 @@ def test_builtins_register_through_the_same_hooks() -> None:
     assert set(registry.plugins[0].offers["measures"]) == {
         name for name, entry in registry.measures.items() if entry.source.kind == "built-in"
     }
-    assert "genbench.builtin" in sys.modules
+    assert "genbench.plugin.builtin" in sys.modules
     assert isinstance(registry, Registry)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from genbench.contract import DataRequest
 from genbench.data.digits import DATASET
 from genbench.errors import UserError
+from genbench.plugin.contract import DataRequest
 from genbench.population import training
 from genbench.population.layers import convolve
 from genbench.population.networks import Shape, make_network

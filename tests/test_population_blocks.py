@@ -13,19 +13,19 @@ from conftest import Run, cell_files
 from PIL import Image
 from safetensors.torch import load_file
 
-from genbench.contract import DataRequest
 from genbench.data import digits, glyphs
 from genbench.data.corruptions import CORRUPTIONS, corrupt
 from genbench.engine.cells import Outcome, Status, make_cell
 from genbench.engine.steps import load_step
 from genbench.engine.store import Store
 from genbench.errors import UserError
+from genbench.plugin.contract import DataRequest
 from genbench.population.block_plan import BlockPlan
 from genbench.population.domain_folder import load_domains
 from genbench.population.plan import plan_population
 from genbench.population.pools import Choice, heldout_images, training_set
+from genbench.population.suite import CORRUPTION_NAMES
 from genbench.suites import PopulationSuite, load_suite
-from genbench.suites.population import CORRUPTION_NAMES
 
 SUITE = """
 name = "tiny-blocks"

@@ -17,10 +17,10 @@ from genbench.errors import UserError
 from genbench.leaderboard.board import Board, board_document, read_boards
 from genbench.leaderboard.build import Folders, build
 from genbench.leaderboard.export import export
-from genbench.leaderboard.validate import judged_records, read_record
-from genbench.records import body_hash, record_text
-from genbench.scoring import read_records, robust_sign_error
-from genbench.scoring.board import SCORES, score_table
+from genbench.records.validate import judged_records, read_record
+from genbench.records.write import body_hash, record_text
+from genbench.scoring import read_table, robust_sign_error
+from genbench.scoring.all_scores import SCORES, score_table
 from genbench.scoring.population import SHOWN, PopulationScore, population_scores, scores_frame
 
 pytestmark = pytest.mark.xdist_group("site")  # these records are judged there too
@@ -76,7 +76,7 @@ def test_the_board_shows_every_score(board: Board) -> None:
 def test_the_published_table_gives_the_published_scores(board: Board, boards: Folders) -> None:
     """`genbench score` on the board's CSV: what a reader can do without this code's evidence."""
     known = {row.name: _Known(row.record["measure"]) for row in board.rows}
-    table = read_records(boards.boards / f"{SUITE}.csv", known_measures=known)
+    table = read_table(boards.boards / f"{SUITE}.csv", known_measures=known)
     found = population_scores(score_table(table))
     for row in board.rows:
         if isinstance(row.score, PopulationScore):

@@ -14,11 +14,11 @@ from conftest import Run, command
 from test_population_blocks import SUITE
 
 from genbench.errors import UserError
-from genbench.leaderboard.evidence import PopulationEvidence, suite_evidence
-from genbench.packs import PACKS, find_pack, read_pack
+from genbench.packs.pack import PACKS, find_pack, read_pack
 from genbench.population.block_plan import plan_blocks
 from genbench.scoring.robust import robust_sign_error
 from genbench.suites import PopulationSuite, load_suite, read_suite
+from genbench.suites.evidence_old import PopulationEvidence, suite_evidence
 
 pytestmark = pytest.mark.xdist_group("population_pack")  # one worker trains for all
 
@@ -157,9 +157,9 @@ def test_the_evidence_is_what_its_networks_do() -> None:
     import torch
     from safetensors.torch import load_file
 
-    from genbench.contract import DataRequest
     from genbench.data.digits import DATASET
     from genbench.keys import derive_seed
+    from genbench.plugin.contract import DataRequest
     from genbench.population.networks import Shape, make_network
 
     pack = read_pack(PACKS / "nin-digits")

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genbench.errors import UserError
-from genbench.scoring.cube import class_statistics, make_cube, slices
 from genbench.scoring.practical import PracticalTruth, pair_weights
 from genbench.scoring.ranking import tied_ranks
+from genbench.testbed.cube import class_statistics, make_cube, slices
 
 SEEN, UNSEEN, IMAGES = 4, 2, 10
 ZERO_SHOT, SSIM = (0, 2), (0.7, 1.0)

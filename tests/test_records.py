@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from genbench.errors import UserError
-from genbench.leaderboard.evidence import SuiteEvidence, suite_evidence
-from genbench.leaderboard.schema import SCHEMA, record_schema
-from genbench.leaderboard.validate import LARGEST, read_record, record_files
-from genbench.records import body_hash, record_text, require_recordable
+from genbench.records.schema import SCHEMA, record_schema
+from genbench.records.validate import LARGEST, read_record, record_files
+from genbench.records.write import body_hash, record_text, require_recordable
+from genbench.suites.evidence_old import SuiteEvidence, suite_evidence
 
 SHA = "0" * 64
 
@@ -22,9 +22,9 @@ SHA = "0" * 64
 def make_record(name: str, values: Mapping[str, float | None], **about: Any) -> dict[str, Any]:
     """A record of a third party's measure on `mini`, as a run would have written it."""
     from genbench.keys import file_hash
-    from genbench.leaderboard.provenance import bootstrap_seed, package_versions
-    from genbench.registry import load_registry
-    from genbench.runs import SUBJECT_VERSION
+    from genbench.plugin.registry import load_registry
+    from genbench.records.provenance import bootstrap_seed, package_versions
+    from genbench.run.runs import SUBJECT_VERSION
 
     evidence = suite_evidence("mini")
     built_in = load_registry().measures.get(name)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from genbench.scoring import Records, affine_oracle, read_records
+from genbench.scoring import NetworkTable, affine_oracle, read_table
 from genbench.scoring.minimax import Quadratics, solve_minimax
 
 TABLE = Path(__file__).parent / "golden" / "scoring" / "records.csv"
@@ -82,7 +82,7 @@ def test_one_environment_is_least_squares() -> None:
 
 
 def test_every_golden_fit_carries_its_certificate() -> None:
-    table = affine_oracle(read_records(TABLE).complete(), resamples=0)
+    table = affine_oracle(read_table(TABLE).complete(), resamples=0)
     gaps = table[table["statistic"] == "duality_gap"]
     assert len(gaps) == 3 * 25
     assert gaps["value"].abs().max() <= 1e-10
@@ -104,7 +104,7 @@ def test_a_weaker_family_is_solved_over_its_own_environments() -> None:
     codes = np.array([[i, j] for i in range(3) for j in range(3) for _ in range(4)])
     reading = generator.normal(size=len(codes))
     gap = 0.1 * reading + 0.05 * codes[:, 0] + 0.02 * generator.normal(size=len(codes))
-    records = Records(
+    records = NetworkTable(
         hyperparameters=("lr", "depth"),
         codes=codes,
         levels=((0, 1, 2), (0, 1, 2)),

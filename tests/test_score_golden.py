@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 from genbench.scoring import (
-    Records,
+    NetworkTable,
     affine_oracle,
     cms,
     conditional_independence,
     granulated_kendall,
     pgdl_score,
-    read_records,
+    read_table,
     robust_sign_error,
     sign_error_environments,
 )
@@ -38,17 +38,17 @@ def plain(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def records() -> Records:
+def records() -> NetworkTable:
     """The rows behind all golden values but one: converged, and finite in every column."""
-    return read_records(TABLE).complete()
+    return read_table(TABLE).complete()
 
 
 def lookup(frame: pd.DataFrame) -> dict[tuple[str, str, str], dict]:
     return {(r["measure"], r["part"], r["statistic"]): r for r in frame.to_dict("records")}
 
 
-def test_the_authors_columns_are_read_without_a_mapping(records: Records) -> None:
-    everything = read_records(TABLE)
+def test_the_authors_columns_are_read_without_a_mapping(records: NetworkTable) -> None:
+    everything = read_table(TABLE)
     assert (len(everything), everything.left_out) == (1070, 10)
     assert len(records) == golden("sign_error")["n_rows"] == 1068
     assert records.hyperparameters == ("lr", "model_depth", "model_width", "dataset", "train_dataset_size")
@@ -57,7 +57,7 @@ def test_the_authors_columns_are_read_without_a_mapping(records: Records) -> Non
 
 
 @pytest.mark.parametrize(("section", "noise_filter"), [("filter", True), ("nofilter", False)])
-def test_sign_error(records: Records, section: str, noise_filter: bool) -> None:
+def test_sign_error(records: NetworkTable, section: str, noise_filter: bool) -> None:
     ours = lookup(robust_sign_error(records, noise_filter=noise_filter, resamples=0))
     expected = golden("sign_error")[section]
     assert len(expected["measures"]) == 24
@@ -71,7 +71,7 @@ def test_sign_error(records: Records, section: str, noise_filter: bool) -> None:
                 assert row["available"] == counts["available_unordered"]
 
 
-def test_sign_error_of_the_pooled_family(records: Records) -> None:
+def test_sign_error_of_the_pooled_family(records: NetworkTable) -> None:
     ours = lookup(robust_sign_error(records, family="pooled", resamples=0))
     expected = golden("sign_error")["weaker_family"]
     for measure, numbers in expected["measures"].items():
@@ -84,7 +84,7 @@ def test_sign_error_of_the_pooled_family(records: Records) -> None:
             )
 
 
-def test_the_drill_down_holds_the_distribution_behind_the_sign_error(records: Records) -> None:
+def test_the_drill_down_holds_the_distribution_behind_the_sign_error(records: NetworkTable) -> None:
     environments = sign_error_environments(records)
     expected = golden("sign_error")["filter"]["measures"]
     for measure, parts in expected.items():
@@ -99,7 +99,7 @@ def test_the_drill_down_holds_the_distribution_behind_the_sign_error(records: Re
 
 @pytest.mark.parametrize("section", ["all_finite_rows", "converged_rows"])
 def test_affine_oracle(section: str) -> None:
-    table = read_records(TABLE, keep_unconverged=section == "all_finite_rows").complete()
+    table = read_table(TABLE, keep_unconverged=section == "all_finite_rows").complete()
     expected = golden("affine_oracle")[section]
     assert len(table) == expected["n_rows"]
     ours = lookup(affine_oracle(table, resamples=0))
@@ -114,7 +114,7 @@ def test_affine_oracle(section: str) -> None:
         assert ours[name, "combos", "b"]["value"] == pytest.approx(numbers["b"], abs=1e-5)
 
 
-def test_granulated_kendall(records: Records) -> None:
+def test_granulated_kendall(records: NetworkTable) -> None:
     ours = lookup(granulated_kendall(records, resamples=0))
     expected = golden("kendall")
     for measure, numbers in expected["per_seed"].items():
@@ -128,7 +128,7 @@ def test_granulated_kendall(records: Records) -> None:
         assert ours[name, "all", "tau"]["value"] == pytest.approx(overall, abs=EXACT)
 
 
-def test_conditional_independence(records: Records) -> None:
+def test_conditional_independence(records: NetworkTable) -> None:
     ours = lookup(conditional_independence(records, resamples=0))
     for measure, numbers in golden("cmi")["K_all_runs"].items():
         name = plain(measure)
@@ -141,7 +141,7 @@ def test_conditional_independence(records: Records) -> None:
             assert ours[name, "all", "K"]["note"] == f"smallest given {least}"
 
 
-def test_pgdl(records: Records) -> None:
+def test_pgdl(records: NetworkTable) -> None:
     ours = lookup(pgdl_score(records, resamples=0))
     for measure, numbers in golden("cmi")["pgdl_seed_mean_self_pairs"].items():
         name = plain(measure)
@@ -159,7 +159,7 @@ def test_pgdl(records: Records) -> None:
         ("group_dataset_depth_width", ("dataset", "model_depth", "model_width")),
     ],
 )
-def test_cms(records: Records, section: str, key: tuple[str, ...]) -> None:
+def test_cms(records: NetworkTable, section: str, key: tuple[str, ...]) -> None:
     ours = lookup(cms(records, group_by=key, resamples=0))
     names = key or ("dataset",)
     for delta, measures in golden("cms")[section].items():

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genbench.scoring import (
-    Records,
+    NetworkTable,
     add_combination,
     cms,
     conditional_independence,
@@ -29,7 +29,7 @@ SETTINGS = settings(deadline=None, max_examples=20)
 
 
 @st.composite
-def tables(draw: st.DrawFn, ties: bool = True) -> Records:
+def tables(draw: st.DrawFn, ties: bool = True) -> NetworkTable:
     """Small populations, not all combos complete; with `ties`, readings and gaps repeat."""
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     sizes = draw(st.lists(st.integers(2, 3), min_size=2, max_size=3))
@@ -42,7 +42,7 @@ def tables(draw: st.DrawFn, ties: bool = True) -> Records:
     readings = np.exp(gap[:, None] * 5 + generator.normal(size=(len(grid), 2)))
     if ties:
         gap, readings = np.round(gap, 2), np.round(readings, 1) + 0.1
-    return Records(
+    return NetworkTable(
         hyperparameters=tuple(f"h{i}" for i in range(len(sizes))),
         codes=grid[:, :-1],
         levels=tuple(tuple(range(n)) for n in sizes),
@@ -55,23 +55,23 @@ def tables(draw: st.DrawFn, ties: bool = True) -> Records:
     )
 
 
-def sign_error(records: Records, **options: object) -> pd.DataFrame:
+def sign_error(records: NetworkTable, **options: object) -> pd.DataFrame:
     return robust_sign_error(records, min_n_eff=1.0, resamples=0, **options)  # type: ignore[arg-type]
 
 
-def kendall(records: Records) -> pd.DataFrame:
+def kendall(records: NetworkTable) -> pd.DataFrame:
     return granulated_kendall(records, resamples=0)
 
 
-def independence(records: Records) -> pd.DataFrame:
+def independence(records: NetworkTable) -> pd.DataFrame:
     return conditional_independence(records, resamples=0)
 
 
-def pgdl(records: Records) -> pd.DataFrame:
+def pgdl(records: NetworkTable) -> pd.DataFrame:
     return pgdl_score(records, resamples=0)
 
 
-def spread(records: Records) -> pd.DataFrame:
+def spread(records: NetworkTable) -> pd.DataFrame:
     return cms(records, group_by=("h0",), resamples=0)
 
 
@@ -85,7 +85,7 @@ def alike(first: pd.DataFrame, second: pd.DataFrame) -> None:
 
 @SETTINGS
 @given(tables(), st.sampled_from([np.log, np.sqrt, lambda c: 3 * c + 7, lambda c: c**3]))
-def test_increasing_transforms_change_no_ordering_score(records: Records, transform) -> None:
+def test_increasing_transforms_change_no_ordering_score(records: NetworkTable, transform) -> None:
     changed = replace(records, readings=transform(records.readings))
     for score in (sign_error, kendall, independence):
         alike(score(records), score(changed))
@@ -93,13 +93,13 @@ def test_increasing_transforms_change_no_ordering_score(records: Records, transf
 
 @SETTINGS
 @given(tables(), st.floats(1e-3, 1e3))
-def test_scaling_changes_no_spread(records: Records, factor: float) -> None:
+def test_scaling_changes_no_spread(records: NetworkTable, factor: float) -> None:
     alike(spread(records), spread(replace(records, readings=records.readings * factor)))
 
 
 @SETTINGS
 @given(tables(ties=False))
-def test_the_other_sign_gives_one_minus_the_sign_error(records: Records) -> None:
+def test_the_other_sign_gives_one_minus_the_sign_error(records: NetworkTable) -> None:
     turned = replace(records, readings=-records.readings)
     there, back = (sign_error(t, noise_filter=False) for t in (records, turned))
     means = there["statistic"].isin(["mean", "median"])
@@ -113,7 +113,7 @@ def test_the_other_sign_gives_one_minus_the_sign_error(records: Records) -> None
 
 @SETTINGS
 @given(tables(), st.randoms(use_true_random=False))
-def test_the_order_of_rows_does_not_matter(records: Records, random) -> None:
+def test_the_order_of_rows_does_not_matter(records: NetworkTable, random) -> None:
     order = np.array(random.sample(range(len(records)), len(records)))
     shuffled = replace(
         records,
@@ -137,7 +137,7 @@ def chi_weight(difference: float, m: float) -> float:
     return max(0.0, chi - 0.5)
 
 
-def loop_sign_errors(records: Records, reading: np.ndarray, w: np.ndarray) -> dict[tuple, float]:
+def loop_sign_errors(records: NetworkTable, reading: np.ndarray, w: np.ndarray) -> dict[tuple, float]:
     """Sign-error of each environment with a positive weight, by a loop over pairs; w are multiplicities."""
     sums: dict[tuple, list[float]] = defaultdict(lambda: [0.0, 0.0])
     gap = records.targets["gap"]
@@ -152,7 +152,7 @@ def loop_sign_errors(records: Records, reading: np.ndarray, w: np.ndarray) -> di
 
 @SETTINGS
 @given(tables())
-def test_sign_error_is_what_a_loop_over_pairs_gives(records: Records) -> None:
+def test_sign_error_is_what_a_loop_over_pairs_gives(records: NetworkTable) -> None:
     found = sign_error(records).set_index(["measure", "part", "statistic"])["value"]
     errors = list(loop_sign_errors(records, records.readings[:, 0], np.ones(len(records))).values())
     if errors:
@@ -163,7 +163,7 @@ def test_sign_error_is_what_a_loop_over_pairs_gives(records: Records) -> None:
         assert np.isnan(found["a", "all", "mean"])
 
 
-def loop_k(records: Records, reading: np.ndarray, w: np.ndarray) -> float:
+def loop_k(records: NetworkTable, reading: np.ndarray, w: np.ndarray) -> float:
     """K by counting ordered pairs of distinct runs, each w_i·w_j times."""
     gap, rows = records.targets["gap"], range(len(records))
     values = []
@@ -192,13 +192,13 @@ def loop_k(records: Records, reading: np.ndarray, w: np.ndarray) -> float:
 
 @settings(deadline=None, max_examples=6)
 @given(tables())
-def test_k_is_what_counting_pairs_gives(records: Records) -> None:
+def test_k_is_what_counting_pairs_gives(records: NetworkTable) -> None:
     found = conditional_independence(records, resamples=0).set_index(["measure", "statistic", "part"])
     expected = loop_k(records, records.readings[:, 0], np.ones(len(records)))
     assert found.loc[("a", "K", "all"), "value"] == pytest.approx(expected, abs=1e-9)
 
 
-def loop_psi(records: Records, reading: np.ndarray, axis: int, w: np.ndarray) -> float:
+def loop_psi(records: NetworkTable, reading: np.ndarray, axis: int, w: np.ndarray) -> float:
     """psi of one axis; a pair weighs w_i·w_j over the number of pairs of its group."""
     groups = defaultdict(list)
     for row in range(len(records)):
@@ -215,11 +215,11 @@ def loop_psi(records: Records, reading: np.ndarray, axis: int, w: np.ndarray) ->
 
 
 @pytest.fixture(scope="module")
-def small() -> Records:
+def small() -> NetworkTable:
     generator = np.random.default_rng(5)
     grid = np.array(list(itertools.product(range(2), range(2), range(2), range(4))))
     gap = 0.1 * grid[:, 0] + generator.uniform(0, 0.2, len(grid))
-    return Records(
+    return NetworkTable(
         hyperparameters=("lr", "depth", "width"),
         codes=grid[:, :3],
         levels=((0, 1), (0, 1), (0, 1)),
@@ -232,7 +232,7 @@ def small() -> Records:
     )
 
 
-def test_multiplicities_keep_the_size_of_every_combo(small: Records) -> None:
+def test_multiplicities_keep_the_size_of_every_combo(small: NetworkTable) -> None:
     drawn = multiplicities(small, 200, seed=1)
     for combo in range(8):
         assert (drawn[:, small.combo == combo].sum(axis=1) == 4).all()
@@ -242,7 +242,7 @@ def test_multiplicities_keep_the_size_of_every_combo(small: Records) -> None:
 
 
 @pytest.mark.parametrize("score", ["sign_error", "K", "psi", "pgdl", "cms"])
-def test_intervals_are_quantiles_of_loops_over_resampled_runs(small: Records, score: str) -> None:
+def test_intervals_are_quantiles_of_loops_over_resampled_runs(small: NetworkTable, score: str) -> None:
     """Every resample scored by a plain loop over weighted pairs, then the 2.5th and 97.5th percentile."""
     resamples = 20
     drawn = multiplicities(small, resamples, seed=0)
@@ -277,7 +277,7 @@ def test_intervals_are_quantiles_of_loops_over_resampled_runs(small: Records, sc
     assert row["high"].item() == pytest.approx(high, abs=1e-6)
 
 
-def repeated_score(score, records: Records, w: np.ndarray, statistic: str) -> float:
+def repeated_score(score, records: NetworkTable, w: np.ndarray, statistic: str) -> float:
     """The score of a table in which rows really are repeated; for scores of means over seeds."""
     rows = np.repeat(np.arange(len(records)), w.astype(int))
     table = replace(
@@ -293,7 +293,7 @@ def repeated_score(score, records: Records, w: np.ndarray, statistic: str) -> fl
     return float(frame.loc[frame["statistic"] == statistic, "value"].item())
 
 
-def loop_cms(records: Records, reading: np.ndarray, delta: float, w: np.ndarray) -> float:
+def loop_cms(records: NetworkTable, reading: np.ndarray, delta: float, w: np.ndarray) -> float:
     spreads: list[float] = []
     for i, j in itertools.combinations(range(len(records)), 2):
         if round(abs(records.test_error[i] - records.test_error[j]) * 1000) <= delta * 1000:
@@ -312,7 +312,7 @@ def test_pairs_within_are_all_pairs_of_equal_labels(labels: list[int]) -> None:
 # -- missing readings, orientation, logarithms, combinations ------------------------------------------
 
 
-def test_a_missing_reading_drops_its_row_for_its_measure_alone(small: Records) -> None:
+def test_a_missing_reading_drops_its_row_for_its_measure_alone(small: NetworkTable) -> None:
     both = replace(small, measures=("a", "b"), readings=np.column_stack([small.readings, small.readings]))
     both.readings[3, 1] = np.nan
     keep = np.arange(len(small)) != 3
@@ -327,7 +327,7 @@ def test_a_missing_reading_drops_its_row_for_its_measure_alone(small: Records) -
             assert b["dropped"] == 1
 
 
-def test_a_reading_that_is_not_positive_has_no_cms_and_says_so(small: Records) -> None:
+def test_a_reading_that_is_not_positive_has_no_cms_and_says_so(small: NetworkTable) -> None:
     negative = replace(small, measures=("a", "log_a"), logarithms=frozenset({"log_a"}),
                        readings=np.column_stack([small.readings - 2, np.log(small.readings)]))  # fmt: skip
     found = cms(negative, deltas=[0.05], resamples=0).set_index(["measure", "part", "statistic"])
@@ -339,7 +339,7 @@ def test_a_reading_that_is_not_positive_has_no_cms_and_says_so(small: Records) -
 
 def test_errors_that_are_exactly_delta_apart_are_close() -> None:
     """0.30 − 0.29 is more than 0.01 in floating point; in images of 100 it is one."""
-    records = Records(
+    records = NetworkTable(
         hyperparameters=("h",), codes=np.array([[0], [1], [0], [1]]), levels=((0, 1),),
         seeds=np.array([0, 0, 1, 1]), targets={"gap": np.array([0.1, 0.2, 0.3, 0.4])}, measures=("a",),
         readings=np.array([[1.0], [2.0], [8.0], [64.0]]), test_error=np.array([0.29, 0.30, 0.5, 0.9]),
@@ -354,7 +354,7 @@ def test_errors_that_are_exactly_delta_apart_are_close() -> None:
     ("errors", "missing"), [([0.1, 0.1, 0.5, 0.9], "CMS_inter"), ([0.1, 0.5, 0.1, 0.9], "CMS_seed")]
 )
 def test_ecms_is_undefined_without_pairs_of_either_kind(errors: list[float], missing: str) -> None:
-    records = Records(
+    records = NetworkTable(
         hyperparameters=("h",), codes=np.array([[0], [0], [1], [1]]), levels=((0, 1),),
         seeds=np.array([0, 1, 0, 1]), targets={"gap": np.array([0.1, 0.2, 0.3, 0.4])}, measures=("a",),
         readings=np.array([[1.0], [2.0], [8.0], [64.0]]), test_error=np.array(errors),
@@ -378,14 +378,14 @@ READINGS = np.array([[1.0, 10.0], [2.0, 40.0], [3.0, 30.0], [3.0, 20.0]])
         ("avg_rank", [1.0, 3.0, 3.25, 2.75]),
     ],
 )
-def test_combinations(small: Records, method: str, expected: list[float]) -> None:
+def test_combinations(small: NetworkTable, method: str, expected: list[float]) -> None:
     records = replace(small.take(np.arange(len(small)) < 4), measures=("x", "y"), readings=READINGS)
     combined = add_combination(records, method, ["x", "y"])
     assert combined.measures[-1] == f"{method}(x,y)"
     np.testing.assert_allclose(combined.readings[:, -1], expected)
 
 
-def test_principal_components_against_scikit_learn(small: Records) -> None:
+def test_principal_components_against_scikit_learn(small: NetworkTable) -> None:
     from sklearn.decomposition import PCA
 
     generator = np.random.default_rng(2)

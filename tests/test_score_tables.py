@@ -12,8 +12,8 @@ import pytest
 
 import genbench.cli
 from genbench.errors import UserError
-from genbench.scoring import Columns, read_records, records_from_frame
-from genbench.scoring.board import SCORES, score_table
+from genbench.scoring import Columns, read_table, table_from_frame
+from genbench.scoring.all_scores import SCORES, score_table
 from genbench.scoring.columns import read_columns
 
 HEADER = "hp.lr,hp.depth,seed,gap,test_error,test_size,converged,complexity.a,complexity.b"
@@ -206,13 +206,13 @@ def test_a_file_that_is_no_table(name: str, expected: str, tmp_path: Path) -> No
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "broken.parquet").write_text("no parquet")
     with pytest.raises(UserError, match=expected):
-        read_records(tmp_path / name)
+        read_table(tmp_path / name)
 
 
 def test_the_good_table_is_good(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text(table(good_rows()))
-    records = read_records(path)
+    records = read_table(path)
     assert records.hyperparameters == ("lr", "depth")
     assert records.levels == ((0.01, 0.1), (2, 4))
     assert records.measures == ("a", "b")
@@ -225,8 +225,8 @@ def test_parquet_and_csv_are_read_alike(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text(table(good_rows()))
     frame = pd.read_csv(tmp_path / "runs.csv")
     frame.to_parquet(tmp_path / "runs.parquet")
-    first, second = read_records(tmp_path / "runs.csv"), read_records(tmp_path / "runs.parquet")
-    third = records_from_frame(frame)
+    first, second = read_table(tmp_path / "runs.csv"), read_table(tmp_path / "runs.parquet")
+    third = table_from_frame(frame)
     for other in (second, third):
         np.testing.assert_array_equal(first.codes, other.codes)
         np.testing.assert_array_equal(first.readings, other.readings)
@@ -234,7 +234,7 @@ def test_parquet_and_csv_are_read_alike(tmp_path: Path) -> None:
     frame.loc[3, "gap"] = np.nan
     frame.to_parquet(tmp_path / "runs.parquet")
     with pytest.raises(UserError, match=r"row 4, column 'gap'"):
-        read_records(tmp_path / "runs.parquet")
+        read_table(tmp_path / "runs.parquet")
 
 
 def test_values_that_differ_by_rounding_are_one_level(tmp_path: Path) -> None:
@@ -242,14 +242,14 @@ def test_values_that_differ_by_rounding_are_one_level(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text(text.replace("seed", "old").replace("hp.depth", "seed"))
     frame = pd.read_csv(tmp_path / "runs.csv")
     frame["seed"] = range(len(frame))
-    assert records_from_frame(frame).levels[0] == (0.1, 0.3)
+    assert table_from_frame(frame).levels[0] == (0.1, 0.3)
 
 
 def test_infinite_and_missing_readings_are_kept_as_missing(tmp_path: Path) -> None:
     rows = good_rows()
     rows[0][7], rows[1][7], rows[2][8] = "inf", "", "-inf"
     (tmp_path / "runs.csv").write_text(table(rows))
-    records = read_records(tmp_path / "runs.csv")
+    records = read_table(tmp_path / "runs.csv")
     assert np.isnan(records.readings).sum(axis=0).tolist() == [2, 1]
     assert [(t.measures, lost) for t, lost in records.without_gaps()] == [(("a",), 2), (("b",), 1)]
 
@@ -263,10 +263,10 @@ def test_a_mapping_names_every_role(tmp_path: Path) -> None:
         'logarithm = ["norm"]\ngroup_by = ["layers"]\n'
     )
     with pytest.raises(UserError, match=r"column 'fog': 1000 is not a number from -1 to 1"):
-        read_records(
+        read_table(
             tmp_path / "runs.csv", Columns(**{**vars(read_columns(tmp_path / "map.toml")), "ood": ("fog",)})
         )
-    records = read_records(tmp_path / "runs.csv", read_columns(tmp_path / "map.toml"))
+    records = read_table(tmp_path / "runs.csv", read_columns(tmp_path / "map.toml"))
     assert records.measures == ("norm", "good")
     assert (records.readings[:, 1] < 0).all()
     assert records.flipped == {"good"}
@@ -294,7 +294,7 @@ def test_known_measures_need_no_prefix_and_know_their_direction(tmp_path: Path) 
     text = table(good_rows(), HEADER.replace("complexity.a", "pal").replace("complexity.b", "spec"))
     (tmp_path / "runs.csv").write_text(text)
     known = {"pal": Known("better", False), "spec": Known("worse", True), "unused": Known("better", False)}
-    records = read_records(tmp_path / "runs.csv", known_measures=known)
+    records = read_table(tmp_path / "runs.csv", known_measures=known)
     assert (records.measures, records.flipped, records.logarithms) == (("pal", "spec"), {"pal"}, {"spec"})
 
 
@@ -302,10 +302,10 @@ def test_what_an_unconverged_run_left_behind_does_not_matter(tmp_path: Path) -> 
     rows = good_rows()
     rows[4][3], rows[4][6] = "nan", "False"
     (tmp_path / "runs.csv").write_text(table(rows))
-    records = read_records(tmp_path / "runs.csv")
+    records = read_table(tmp_path / "runs.csv")
     assert (len(records), records.left_out) == (11, 1)
     with pytest.raises(UserError, match=r"line 6, column 'gap': the value is nan"):
-        read_records(tmp_path / "runs.csv", keep_unconverged=True)
+        read_table(tmp_path / "runs.csv", keep_unconverged=True)
 
 
 @pytest.mark.parametrize("readings", [0, 1, 2, 3, 5])
@@ -318,10 +318,10 @@ def test_a_measure_with_few_readings_disturbs_no_other(readings: int, where: str
     frame["gap"] = 0.1 * frame["hp.depth"] + 0.3 * frame["hp.lr"] + 0.01 * rng.random(len(frame))
     frame["test_error"], frame["test_size"] = frame["gap"], 5000
     frame["complexity.good"] = frame["gap"] ** 2
-    alone = score_table(records_from_frame(frame))
+    alone = score_table(table_from_frame(frame))
     chosen = np.arange(readings) if where == "first" else rng.permutation(len(frame))[:readings]
     frame["complexity.few"] = np.where(np.isin(np.arange(len(frame)), chosen), frame["gap"], np.nan)
-    board = score_table(records_from_frame(frame))
+    board = score_table(table_from_frame(frame))
     assert ("few" in board.skipped) == (readings < 2)
     for one in (alone, board):
         assert set(one.scores["score"]) == set(SCORES)

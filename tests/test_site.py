@@ -19,7 +19,7 @@ from test_leaderboard import COMMITTED, records
 from test_records import make_record, numbers, write
 
 from genbench.leaderboard.build import SITE_LIMIT, Folders, build
-from genbench.records import record_text
+from genbench.records.write import record_text
 
 pytestmark = pytest.mark.xdist_group("site")  # one browser at a time
 

@@ -15,8 +15,8 @@ from genbench.engine.cells import Cell, Cost, Outcome, Status, make_cell
 from genbench.engine.readings import ReadingTable
 from genbench.engine.store import Damage, Store
 from genbench.errors import StoreError
-from genbench.registry import find_measure
-from genbench.runs import make_plan
+from genbench.plugin.registry import find_measure
+from genbench.run.runs import make_plan
 from genbench.suites import load_suite
 
 

@@ -13,17 +13,17 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from genbench.contract import BackboneRequest
 from genbench.engine.store import Store, read_manifest
 from genbench.errors import UserError
-from genbench.registry import load_registry
-from genbench.scoring.cube import read_cube
-from genbench.scoring.kappa import conflict_kappa
+from genbench.plugin.contract import BackboneRequest
+from genbench.plugin.registry import load_registry
 from genbench.suites import TestbedSuite, load_suite, read_suite
 from genbench.testbed.adaptation import AdaptedNetwork, Recipe, adapt, read_state, rounded_state
-from genbench.testbed.evidence import judge
+from genbench.testbed.cube import read_cube
 from genbench.testbed.heads import fit_heads
 from genbench.testbed.images import augment
+from genbench.testbed.judged import judge
+from genbench.testbed.kappa import conflict_kappa
 from genbench.testbed.plan import plan_testbed
 from genbench.testbed.steps import load_subject
 
@@ -121,7 +121,7 @@ def test_quick_cells_are_never_full_ones() -> None:
 
 def test_augmentation_is_seeded_and_moves_every_image_a_little() -> None:
     data = load_registry().get("datasets", "glyphs").item
-    from genbench.contract import DataRequest
+    from genbench.plugin.contract import DataRequest
 
     images = data.load(DataRequest()).heldout.batch(range(300))
     once, again, other = augment(images, 0), augment(images, 0), augment(images, 1)

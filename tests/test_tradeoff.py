@@ -15,8 +15,8 @@ from scipy.interpolate import RegularGridInterpolator
 
 import genbench.cli
 from genbench.errors import UserError
-from genbench.scoring.cube import STATISTICS, make_cube, marginals, read_cube, write_cube
-from genbench.testbed.tradeoff import READINGS, TradeOff, trade_off
+from genbench.testbed.cube import STATISTICS, make_cube, marginals, read_cube, write_cube
+from genbench.testbed.tradeoff import SCALES, TradeOff, trade_off
 
 FOLDER = Path(__file__).parent / "golden" / "scoring"
 CSV = FOLDER / "cube.csv"
@@ -35,18 +35,18 @@ def cube():
 class Reference:
     """The objective of SPEC.md on (zero_shot, ssim, weights), from SciPy's interpolator; c by brute force."""
 
-    def __init__(self, cube, reading: str, weights=(1, 1, 1)) -> None:
+    def __init__(self, cube, scales: str, weights=(1, 1, 1)) -> None:
         self.axes = [cube[axis].values for axis in ("zero_shot", "ssim", "weights")]
         total = sum(cube[name].values for name in STATISTICS)
         raw = [1 - self.axes[0], self.axes[1], self.axes[2]]
         ends = [(v.min(), v.max()) for v in raw]
-        scaled = [reading == "normalised", reading == "normalised", True]
-        if reading == "normalised":
+        scaled = [scales == "normalised", scales == "normalised", True]
+        if scales == "normalised":
             total = (total - total.min()) / (total.max() - total.min())
             weights = np.array(weights) / sum(weights)
         self.sum = RegularGridInterpolator(self.axes, total)
         self.prices = [
-            self.price(end, scale, weight, reading == "released")
+            self.price(end, scale, weight, scales == "released")
             for end, scale, weight in zip(ends, scaled, weights, strict=True)
         ]
 
@@ -78,16 +78,16 @@ class Reference:
 
 def gap_to_brute_force(cube, result: TradeOff, points: int) -> float:
     """How far the result lies above an independent scan; checks that its objective is what it says."""
-    reference = Reference(cube, result.reading, result.weights)
+    reference = Reference(cube, result.scales, result.weights)
     value = float(reference(result.zero_shot, result.ssim, result.model_size).item())
     assert value == pytest.approx(result.objective, abs=1e-6)
     return (value - reference.minimum(points)) / abs(value)
 
 
-@pytest.mark.parametrize("reading", READINGS)
-def test_agrees_with_the_golden_values(cube, reading) -> None:
-    golden = GOLDEN[reading]
-    result = trade_off(cube, reading)
+@pytest.mark.parametrize("scales", SCALES)
+def test_agrees_with_the_golden_values(cube, scales) -> None:
+    golden = GOLDEN[scales]
+    result = trade_off(cube, scales)
     assert result.objective == pytest.approx(golden["objective"], abs=1e-6)
     assert result.ssim == pytest.approx(golden["ssim"], abs=1e-3)
     assert result.zero_shot == pytest.approx(golden["zero_shot"], abs=1e-3)
@@ -125,7 +125,7 @@ def worst_gap(seeds: range, noise: float) -> float:
         weights = (
             tuple(np.random.default_rng(seed).choice([0.5, 1.0, 2.0], 3)) if seed % 4 == 0 else (1, 1, 1)
         )
-        result = trade_off(cube, READINGS[seed % 3], weights)
+        result = trade_off(cube, SCALES[seed % 3], weights)
         assert result.certified
         assert result.reason == ""
         gaps.append(gap_to_brute_force(cube, result, points=48))
@@ -204,15 +204,15 @@ def without_binary(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("break_gekko", [without_module, without_binary])
-@pytest.mark.parametrize("reading", READINGS)
-def test_scipy_solves_where_gekko_cannot_run_and_says_why(cube, reading, break_gekko, monkeypatch) -> None:
+@pytest.mark.parametrize("scales", SCALES)
+def test_scipy_solves_where_gekko_cannot_run_and_says_why(cube, scales, break_gekko, monkeypatch) -> None:
     break_gekko(monkeypatch)
-    result = trade_off(cube, reading)
+    result = trade_off(cube, scales)
     assert result.solver == "SciPy L-BFGS-B"
     assert result.reason.startswith("GEKKO cannot run here (")
     assert ("Exec format error" in result.reason) == (break_gekko is without_binary)
     assert result.certified
-    golden = GOLDEN[reading]
+    golden = GOLDEN[scales]
     assert result.objective == pytest.approx(golden["objective"], abs=1e-6)
     assert (result.ssim, result.zero_shot) == pytest.approx((golden["ssim"], golden["zero_shot"]), abs=1e-3)
     assert result.model_size == pytest.approx(golden["weights"], rel=1e-3)
@@ -259,7 +259,7 @@ def test_no_temporary_folder_is_left(cube, break_gekko, monkeypatch, tmp_path, c
 def test_what_cannot_be_solved_is_refused_in_one_sentence(cube) -> None:
     with pytest.raises(UserError, match="one level of weights"):
         trade_off(cube.isel(model=[0]))
-    with pytest.raises(UserError, match="no reading 'raw'"):
+    with pytest.raises(UserError, match="no scales 'raw'"):
         trade_off(cube, "raw")
     for weights in ((0, 0, 0), (1, -1, 1), (1, float("nan"), 1)):
         with pytest.raises(UserError, match="three numbers of at least 0"):
@@ -295,7 +295,7 @@ def test_the_command_prints_the_papers_table(command) -> None:
 def test_the_command_prints_json_of_a_netcdf_cube(command, cube, tmp_path) -> None:
     path = tmp_path / "mine.nc"
     write_cube(cube.assign_attrs(family="EfficientNet"), path)
-    code, out, _ = command("--cube", path, "--reading", "squared", "--weights", "1, 1, 1", "--json")
+    code, out, _ = command("--cube", path, "--scales", "squared", "--weights", "1, 1, 1", "--json")
     (record,) = json.loads(out)
     assert code == 0
     assert record["family"] == "EfficientNet"
@@ -318,7 +318,7 @@ def test_the_command_says_when_scipy_solved(command, monkeypatch) -> None:
         (["--cube", CSV, "--weights", "1,2"], "is not three numbers"),
         (["--cube", CSV, "--weights", "a,b,c"], "is not three numbers"),
         (["--cube", CSV, "--weights", "0,0,0"], "not all 0"),
-        (["--cube", CSV, "--reading", "raw"], "'raw' is not one of"),
+        (["--cube", CSV, "--scales", "raw"], "'raw' is not one of"),
         (["--cube", CSV, "--suite", "mini"], "--cube"),
     ],
 )

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from genbench.plugin.registry import load_registry
 from genbench.population import block_plan, plan
-from genbench.registry import load_registry
-from genbench.runs import SUBJECT_VERSION
+from genbench.run.runs import SUBJECT_VERSION
 from genbench.testbed import plan as testbed_plan
 
 PACKAGE = Path(__file__).parent.parent / "genbench"

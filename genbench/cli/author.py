@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genbench.cli.common import common_options
-from genbench.report.tables import print_json, print_table
+from genbench.display.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from genbench.conformance import CheckResult
@@ -66,7 +66,7 @@ def check(spec: str, timeout: float, as_json: bool) -> int:
     """
     from genbench.conformance import run_checks
     from genbench.engine.guard import Limits
-    from genbench.registry import find_measure
+    from genbench.plugin.registry import find_measure
 
     reports = []
     for entry in find_measure(spec):

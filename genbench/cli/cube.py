@@ -10,11 +10,11 @@ import click
 from genbench.cli.common import common_options, parse_memory, store_option
 from genbench.cli.run import execution_options
 from genbench.cli.suite_options import SuiteChoice, suite_options
-from genbench.report.tables import print_json
+from genbench.display.tables import print_json
 
 if TYPE_CHECKING:
-    from genbench.packs import Pack
-    from genbench.runs import FamilyEvidence
+    from genbench.packs.pack import Pack
+    from genbench.run.runs import FamilyEvidence
     from genbench.suites import TestbedSuite
 
 __all__ = ["cube", "find_evidence"]
@@ -52,7 +52,7 @@ def cube(
     standard deviation (SD) and 10th percentile (P10) over classes. Computes what the store does not have.
     """
     from genbench import __version__
-    from genbench.report.cubes import (
+    from genbench.testbed.cube_tables import (
         check_export,
         cube_record,
         export_cubes,
@@ -100,9 +100,9 @@ def find_evidence(
     """The suite that the options choose, its pack, and its cubes with their trade-off points."""
     from genbench.engine.guard import Limits
     from genbench.errors import UserError
-    from genbench.evidence import build_evidence
     from genbench.report.progress import make_progress
-    from genbench.runs import make_plan, require_ready
+    from genbench.run.evidence import build_evidence
+    from genbench.run.runs import make_plan, require_ready
     from genbench.suites import TestbedSuite
 
     suite = choice.load()

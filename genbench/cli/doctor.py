@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from genbench.cli.common import common_options, store_option
-from genbench.report.tables import print_json, print_table
+from genbench.display.tables import print_json, print_table
 
 
 @click.command()
@@ -15,7 +15,7 @@ from genbench.report.tables import print_json, print_table
 @common_options
 def doctor(store: Path, as_json: bool) -> int:
     """Look at this machine, packages, plugins and store."""
-    from genbench.diagnosis import examine
+    from genbench.cli.diagnosis import examine
 
     findings = list(examine(store))
     if as_json:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from genbench.cli.common import common_options
-from genbench.report.tables import print_json
+from genbench.display.tables import print_json
 
 
 @click.command()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from genbench.cli.common import common_options
-from genbench.report.tables import print_json
+from genbench.display.tables import print_json
 
 F = TypeVar("F", bound=Callable[..., Any])
 

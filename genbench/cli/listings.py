@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genbench.cli.common import common_options
-from genbench.report.tables import print_json, print_table
+from genbench.display.tables import print_json, print_table
 
 if TYPE_CHECKING:
-    from genbench.contract import Measure
-    from genbench.registry import Entry, PluginReport
+    from genbench.plugin.contract import Measure
+    from genbench.plugin.registry import Entry, PluginReport
 
 
 _NEED_LETTERS = {
@@ -29,7 +29,7 @@ def measures(name: str | None, as_json: bool) -> None:
 
     With NAME: its formula, reference and what it needs.
     """
-    from genbench.registry import find_measure, load_registry
+    from genbench.plugin.registry import find_measure, load_registry
 
     if name is not None:
         entries = find_measure(name)
@@ -102,7 +102,7 @@ def _show_measure(entry: Entry[Measure]) -> None:
 def suites(as_json: bool) -> None:
     """List the suites."""
     from genbench.errors import UserError
-    from genbench.registry import load_registry
+    from genbench.plugin.registry import load_registry
     from genbench.suites import read_suite
 
     records = []
@@ -140,7 +140,7 @@ def backbones(name: str | None, weights: Path | None, as_json: bool) -> None:
 
     With NAME: where its weights were found, or what to fetch and where to put it.
     """
-    from genbench.contract import BackboneRequest
+    from genbench.plugin.contract import BackboneRequest
 
     records = []
     for item, argument in _chosen("backbones", name):
@@ -173,7 +173,7 @@ def datasets(name: str | None, root: Path | None, as_json: bool) -> None:
 
     With NAME: where it was found, or what to put where.
     """
-    from genbench.contract import DataRequest
+    from genbench.plugin.contract import DataRequest
 
     records = []
     for item, argument in _chosen("datasets", name):
@@ -195,7 +195,7 @@ def datasets(name: str | None, root: Path | None, as_json: bool) -> None:
 
 def _chosen(kind: str, name: str | None) -> list[tuple[Any, str]]:
     """The record called `name` with its argument, or all of them."""
-    from genbench.registry import load_registry
+    from genbench.plugin.registry import load_registry
 
     registry = load_registry()
     if name is None:
@@ -222,7 +222,7 @@ def _print_available(records: list[dict[str, Any]], columns: list[str], as_json:
 @common_options
 def plugins(as_json: bool) -> None:
     """List plugins; a broken one with the reason."""
-    from genbench.registry import load_registry
+    from genbench.plugin.registry import load_registry
 
     reports = load_registry().plugins
     if as_json:

@@ -10,11 +10,11 @@ import click
 from genbench.cli.common import common_options, parse_memory, store_option
 from genbench.cli.run import execution_options
 from genbench.cli.suite_options import SuiteChoice, suite_options
-from genbench.report.tables import print_json, print_table
+from genbench.display.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from genbench.engine.store import Store
-    from genbench.packs import Comparison
+    from genbench.packs.pack import Comparison
     from genbench.suites import Suite
 
 
@@ -48,7 +48,7 @@ def build(
     Whoever has the folder uses it with `genbench run --pack DIR`.
     """
     from genbench.engine.scheduler import provenance
-    from genbench.packs import read_pack
+    from genbench.packs.pack import read_pack
 
     suite = _packable(choice)
 
@@ -152,7 +152,7 @@ def _from_scratch(
 
     from genbench.engine.guard import Limits
     from genbench.report.progress import make_progress
-    from genbench.runs import bring_to_end, make_plan, require_ready
+    from genbench.run.runs import bring_to_end, make_plan, require_ready
 
     plan = make_plan(suite, [])
     kept: Any = plan.evidence

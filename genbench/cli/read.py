@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genbench.cli.common import common_options, parse_memory
+from genbench.display.tables import print_json, print_table
 from genbench.errors import UserError
-from genbench.report.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from genbench.engine.cells import Outcome
@@ -48,7 +48,7 @@ def read(
     from genbench.engine.cells import Status
     from genbench.engine.guard import Limits
     from genbench.engine.own import read_network
-    from genbench.registry import find_measure, load_registry
+    from genbench.plugin.registry import find_measure, load_registry
 
     path, colon, function = network.rpartition(":")
     if not colon or not path.endswith(".py") or not function.isidentifier():

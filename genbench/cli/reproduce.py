@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from genbench.cli.common import common_options, parse_memory
-from genbench.report.tables import print_json, print_table
+from genbench.display.tables import print_json, print_table
 
 _MOST_ROWS = 60
 
@@ -96,9 +96,9 @@ def _shown(value: float | None, status: str) -> str:
 def _record(row: str) -> dict[str, Any]:
     """The record behind "leaderboards/mini.json#path_norm", which must be the one the board was made from."""
     from genbench.errors import UserError
-    from genbench.leaderboard.evidence import suite_evidence
-    from genbench.leaderboard.validate import read_record
-    from genbench.registry import unknown_name
+    from genbench.plugin.registry import unknown_name
+    from genbench.records.validate import read_record
+    from genbench.suites.evidence_old import suite_evidence
 
     file, hash_sign, measure = row.partition("#")
     if not hash_sign or not measure:

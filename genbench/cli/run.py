@@ -10,10 +10,10 @@ import click
 
 from genbench.cli.common import common_options, parse_memory, store_option
 from genbench.cli.suite_options import SuiteChoice, suite_options
-from genbench.report.tables import print_json, print_table
+from genbench.display.tables import print_json, print_table
 
 if TYPE_CHECKING:
-    from genbench.runs import Plan
+    from genbench.run.runs import Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -92,7 +92,7 @@ def run(
     from genbench.report.progress import make_progress
     from genbench.report.run_page import check_page_path, default_page, write_run_page
     from genbench.report.runs import run_record, show_run
-    from genbench.runs import execute, require_ready
+    from genbench.run.runs import execute, require_ready
 
     if report is not None:
         check_page_path(report)
@@ -100,7 +100,7 @@ def run(
         check_table_path(table)
     plan_ = _plan(choice, specs, all_measures, store)
     if records is not None:
-        from genbench.records import require_recordable
+        from genbench.records.write import require_recordable
 
         require_recordable(plan_.suite)
     limits = Limits(timeout, parse_memory(memory))
@@ -108,7 +108,7 @@ def run(
     with make_progress(plan_, store, jobs=jobs, quiet=as_json) as progress:
         found = execute(plan_, store, progress, jobs=jobs, limits=limits, executor=executor)
     if records is not None:
-        from genbench.records import write_records
+        from genbench.records.write import write_records
 
         write_records(found, records)
     page = report or default_page(store, plan_.suite)
@@ -142,7 +142,7 @@ def plan(
     as_json: bool,
 ) -> None:
     """Say what run would do, and how long it takes."""
-    from genbench.report.estimate import estimate
+    from genbench.run.forecast import estimate
 
     plan_ = _plan(choice, specs, all_measures, store)
     forecast = estimate(plan_, store, jobs)
@@ -164,9 +164,9 @@ def _plan(choice: SuiteChoice, specs: tuple[str, ...], all_measures: bool, store
     from dataclasses import replace
 
     from genbench.errors import UserError
-    from genbench.records import find_references
-    from genbench.registry import find_measure, load_registry
-    from genbench.runs import make_plan, stored_measures
+    from genbench.plugin.registry import find_measure, load_registry
+    from genbench.records.write import find_references
+    from genbench.run.runs import make_plan, stored_measures
 
     if not specs and not all_measures:
         raise UserError("say what to run: --measure NAME, --measure ./file.py, or --all")

@@ -12,6 +12,6 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="No difference: it is a JSON document.")
 def schema(as_json: bool) -> None:
     """Print the JSON schema of result records."""
-    from genbench.leaderboard.schema import record_schema
+    from genbench.records.schema import record_schema
 
     click.echo(json.dumps(record_schema(), indent=1, ensure_ascii=False))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genbench.cli.common import common_options
-from genbench.report.tables import fitting_columns, print_json, print_table
+from genbench.display.tables import fitting_columns, print_json, print_table
 
 if TYPE_CHECKING:
-    from genbench.scoring.board import Board
+    from genbench.scoring.all_scores import TableScores
     from genbench.scoring.columns import Columns
-    from genbench.scoring.records import Records
+    from genbench.scoring.network_table import NetworkTable
 
 _NAMES: dict[str, Any] = {"metavar": "A,B", "default": ""}
 
@@ -80,11 +80,11 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
     test_size = 10000
     """
     from genbench.errors import UserError
-    from genbench.scoring.board import Options, score_table
+    from genbench.scoring.all_scores import Options, score_table
 
     if as_json and as_csv:
         raise UserError("--json and --csv both print to standard output; give one of them")
-    records = _read(table, given)
+    networks = _read(table, given)
     options = Options(
         target=given["target"],
         family=given["family"],
@@ -93,29 +93,29 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
         group_by=_short(given["group_by"]),
         resamples=given["resamples"],
     )
-    board = score_table(records, _list(given["scores"]), options, _tell)
+    scored = score_table(networks, _list(given["scores"]), options, _tell)
     if html is not None:
         from genbench.report.score_page import write_page
 
-        write_page(board, html)
+        write_page(scored, html)
     if as_json:
-        print_json(_document(board, worst))
+        print_json(_document(scored, worst))
     elif as_csv:
-        click.echo(board.scores.to_csv(index=False), nl=False)
+        click.echo(scored.scores.to_csv(index=False), nl=False)
     else:
-        _show(board, worst)
+        _show(scored, worst)
     if html is not None:
         click.echo(f"page: {html}", err=True)
     return 0
 
 
-def _read(path: Path, given: dict[str, Any]) -> Records:
-    from genbench.registry import load_registry
+def _read(path: Path, given: dict[str, Any]) -> NetworkTable:
+    from genbench.plugin.registry import load_registry
     from genbench.scoring.combine import METHODS, add_combination
-    from genbench.scoring.tables import read_records
+    from genbench.scoring.table_files import read_table
 
     known = {name: entry.item for name, entry in load_registry().measures.items()}
-    records = read_records(
+    networks = read_table(
         path, _columns(given), known_measures=known, keep_unconverged=given["keep_unconverged"]
     )
     for text in given["combine"]:
@@ -124,8 +124,8 @@ def _read(path: Path, given: dict[str, Any]) -> Records:
             from genbench.errors import UserError
 
             raise UserError(f"--combine {text!r} is not METHOD:A,B with METHOD one of {', '.join(METHODS)}")
-        records = add_combination(records, method.lower(), _short(names))
-    return records.complete() if given["complete_rows"] else records
+        networks = add_combination(networks, method.lower(), _short(names))
+    return networks.complete() if given["complete_rows"] else networks
 
 
 def _columns(given: dict[str, Any]) -> Columns:
@@ -152,29 +152,29 @@ def _short(text: str) -> tuple[str, ...]:
 
 
 def _tell(name: str) -> None:
-    from genbench.scoring.board import SCORES
+    from genbench.scoring.all_scores import SCORES
 
     if sys.stderr.isatty():
         click.echo(f"computing {SCORES[name]} …", err=True)
 
 
-def _document(board: Board, worst: int) -> dict[str, Any]:
-    from genbench.report.score_tables import worst_environments
+def _document(scored: TableScores, worst: int) -> dict[str, Any]:
+    from genbench.display.score_tables import worst_environments
 
-    records = board.records
-    environments = worst_environments(board, worst or 10)
+    networks = scored.networks
+    environments = worst_environments(scored, worst or 10)
     return {
-        "table": records.source,
-        "rows": len(records),
-        "unconverged_left_out": records.left_out,
-        "combos": len(records.runs),
+        "table": networks.source,
+        "rows": len(networks),
+        "unconverged_left_out": networks.left_out,
+        "combos": len(networks.runs),
         "hyperparameters": {
-            name: list(levels) for name, levels in zip(records.hyperparameters, records.levels, strict=True)
+            name: list(levels) for name, levels in zip(networks.hyperparameters, networks.levels, strict=True)
         },
-        "targets": list(records.targets),
-        "measures": list(records.measures),
-        "skipped": board.skipped,
-        "scores": _plain(board.scores),
+        "targets": list(networks.targets),
+        "measures": list(networks.measures),
+        "skipped": scored.skipped,
+        "scores": _plain(scored.scores),
         "worst_environments": [] if environments is None else _plain(environments),
     }
 
@@ -184,17 +184,17 @@ def _plain(frame: Any) -> list[dict[str, Any]]:
     return list(frame.astype(object).where(frame.notna(), None).to_dict("records"))
 
 
-def _show(board: Board, worst: int) -> None:
-    from genbench.report.score_tables import score_tables, worst_environments
+def _show(scored: TableScores, worst: int) -> None:
+    from genbench.display.score_tables import score_tables, worst_environments
 
-    for table in score_tables(board):
+    for table in score_tables(scored):
         columns = fitting_columns(table.columns, table.rows)
         right = [c for c in columns if c not in ("measure", "fails worst at", "")]
         print_table(columns, table.rows, title=table.title, right=right)
         left = [column for column in table.columns if column not in columns]
         more = f"; a wider terminal shows {', '.join(left)}" if left else ""
         click.echo(f"{table.score}: {table.note}{more}\n", err=True)
-    environments = worst_environments(board, worst)
+    environments = worst_environments(scored, worst)
     if worst and environments is not None:
         columns = ["measure", "sign_error", "hyperparameter", "low_value", "high_value", "fixed", "n_eff"]
         rows = environments.sort_values("measure", kind="stable").to_dict("records")
@@ -202,17 +202,17 @@ def _show(board: Board, worst: int) -> None:
             {**row, "sign_error": f"{row['sign_error']:.3f}", "n_eff": f"{row['n_eff']:.1f}"} for row in rows
         ]
         print_table(columns, texts, title=f"The {worst} environments where each measure fails worst")
-    for name, reason in board.skipped.items():
+    for name, reason in scored.skipped.items():
         click.echo(f"{name}: skipped, {reason}", err=True)
-    click.echo(_summary(board), err=True)
+    click.echo(_summary(scored), err=True)
 
 
-def _summary(board: Board) -> str:
-    records = board.records
-    text = f"{len(records)} runs of {len(records.runs)} combinations"
-    if records.left_out:
-        text += f"; {records.left_out} unconverged runs left out"
-    dropped = board.scores.groupby("measure", sort=False)["dropped"].max()
+def _summary(scored: TableScores) -> str:
+    networks = scored.networks
+    text = f"{len(networks)} runs of {len(networks.runs)} combinations"
+    if networks.left_out:
+        text += f"; {networks.left_out} unconverged runs left out"
+    dropped = scored.scores.groupby("measure", sort=False)["dropped"].max()
     short = [f"{name} {count}" for name, count in dropped.items() if count]
     if short:
         text += f"; rows without a reading: {', '.join(short)}"

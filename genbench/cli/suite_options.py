@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from genbench.packs import Pack
+    from genbench.packs.pack import Pack
     from genbench.suites import Suite
 
 __all__ = ["DEFAULT_SUITE", "SuiteChoice", "suite_options"]
@@ -51,7 +51,7 @@ class SuiteChoice:
     def pack(self, suite: Suite) -> Pack | None:
         """The evidence pack to use for `suite`, if there is one and it was not declined."""
         from genbench.errors import UserError
-        from genbench.packs import find_pack, read_pack
+        from genbench.packs.pack import find_pack, read_pack
 
         if self.pack_folder is not None and self.from_scratch:
             raise UserError("--pack and --from-scratch exclude each other; choose one")

@@ -10,7 +10,7 @@ import click
 from genbench.cli.common import common_options, store_option
 from genbench.cli.run import execution_options
 from genbench.cli.suite_options import SuiteChoice, suite_options
-from genbench.report.tables import print_json, print_table
+from genbench.display.tables import print_json, print_table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,7 +27,7 @@ _SUITE_OPTIONS = ("suite", "quick", "dataset", "backbones", "settings", "from_sc
 )  # fmt: skip
 @suite_options
 @click.option(
-    "--reading", type=click.Choice(["normalised", "squared", "released"]), default="normalised",
+    "--scales", type=click.Choice(["normalised", "squared", "released"]), default="normalised",
     show_default=True, help="Which scales the trade-off puts on its terms.",
 )  # fmt: skip
 @click.option(
@@ -40,7 +40,7 @@ _SUITE_OPTIONS = ("suite", "quick", "dataset", "backbones", "settings", "from_sc
 def tradeoff(
     cube: Path | None,
     choice: SuiteChoice,
-    reading: str,
+    scales: str,
     weights: str,
     store: Path,
     jobs: int | None,
@@ -62,14 +62,14 @@ def tradeoff(
     from genbench.cli.cube import find_evidence
     from genbench.testbed.tradeoff import trade_off
 
-    scales = _weights(weights)
+    prices = _weights(weights)
     if cube is not None:
         _check_no_suite()
         cubes = _cube_in(cube)
     else:
         _, _, families = find_evidence(choice, store, jobs, timeout, memory, executor, quiet=as_json)
         cubes = {name: family.cube for name, family in families.items()}
-    results = {name: trade_off(data, reading, scales) for name, data in cubes.items()}
+    results = {name: trade_off(data, scales, prices) for name, data in cubes.items()}
     if as_json:
         print_json([{"family": name, **result.record()} for name, result in results.items()])
     else:
@@ -90,7 +90,7 @@ def _check_no_suite() -> None:
 
 
 def _cube_in(path: Path) -> dict[str, xr.Dataset]:
-    from genbench.scoring.cube import read_cube
+    from genbench.testbed.cube import read_cube
 
     data = read_cube(path)
     return {str(data.attrs.get("family", path.stem)): data}
@@ -98,7 +98,7 @@ def _cube_in(path: Path) -> dict[str, xr.Dataset]:
 
 def show(results: dict[str, TradeOff]) -> None:
     """The paper's table (004 Tables 2 and 3): one row per bound, one column per family."""
-    from genbench.report.cubes import short_count
+    from genbench.testbed.cube_tables import short_count
 
     rows: dict[str, dict[str, Any]] = {}
     for family, result in results.items():
@@ -114,9 +114,9 @@ def show(results: dict[str, TradeOff]) -> None:
         }
         for label, text in cells.items():
             rows.setdefault(label, {"trade-off point": label})[family] = text
-    readings = {f"{r.reading}, weights {','.join(f'{w:g}' for w in r.weights)}" for r in results.values()}
+    used = {f"{r.scales}, weights {','.join(f'{w:g}' for w in r.weights)}" for r in results.values()}
     print_table(
-        ["trade-off point", *results], rows.values(), title="; ".join(sorted(readings)), right=list(results)
+        ["trade-off point", *results], rows.values(), title="; ".join(sorted(used)), right=list(results)
     )
     for family, result in results.items():
         if result.reason:

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from genbench.conformance.networks import DEGENERATE, SAME_FUNCTION, convolutional
-from genbench.contract import Measure
 from genbench.engine.value import finite_number
 from genbench.errors import NotApplicable
+from genbench.plugin.contract import Measure
 from genbench.subject import Subject
 
 __all__ = ["Broken", "checks"]

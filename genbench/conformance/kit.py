@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from genbench.engine.guard import Limits
-from genbench.registry import Source
+from genbench.plugin.registry import Source
 
 __all__ = ["CheckReport", "CheckResult", "run_checks"]
 

@@ -14,7 +14,7 @@ from genbench.conformance.networks import convolutional, fully_connected
 from genbench.engine.cells import Outcome, Status
 from genbench.engine.guard import Ask, Limits, die_with_parent, run_guarded
 from genbench.engine.host import prepare_torch
-from genbench.registry import Source, source_measures
+from genbench.plugin.registry import Source, source_measures
 
 __all__ = ["main"]
 

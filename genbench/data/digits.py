@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
-from genbench.contract import Availability, DataRequest, Dataset
 from genbench.errors import UserError
+from genbench.plugin.contract import Availability, DataRequest, Dataset
 
 if TYPE_CHECKING:
     from genbench.data.images import ImageData

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genbench.contract import Availability, DataRequest, Dataset
 from genbench.errors import UserError
+from genbench.plugin.contract import Availability, DataRequest, Dataset
 
 if TYPE_CHECKING:
     from torch import Tensor

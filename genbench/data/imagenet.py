@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genbench.contract import Availability, DataRequest, Dataset
 from genbench.data.folder import class_order, data_root, load_tree, named_classes
 from genbench.errors import UserError
+from genbench.plugin.contract import Availability, DataRequest, Dataset
 
 if TYPE_CHECKING:
     from genbench.data.images import ImageData

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genbench._lazy import np
-from genbench.contract import Availability, DataRequest, Dataset
 from genbench.data.folder import class_order, data_root
 from genbench.errors import UserError
+from genbench.plugin.contract import Availability, DataRequest, Dataset
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -244,7 +244,7 @@ class _Set:
 
 
 def _torchvision_datasets() -> Any:
-    importlib.import_module("genbench.zoo._torchvision")
+    importlib.import_module("genbench._torchvision")
     return importlib.import_module("torchvision.datasets")
 
 

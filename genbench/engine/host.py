@@ -30,7 +30,7 @@ from genbench.engine.readings import READING
 from genbench.engine.steps import load_named, load_step, warm_up
 from genbench.engine.value import result_record
 from genbench.errors import NotApplicable
-from genbench.registry import Source, source_measures
+from genbench.plugin.registry import Source, source_measures
 from genbench.subject.parts import AskedParts, Part, part_label, save_part, timed_part
 from genbench.subject.subject import Subject, TrainedNetwork
 

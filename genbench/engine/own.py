@@ -16,12 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
-from genbench.contract import Measure
 from genbench.engine.cells import Outcome
 from genbench.engine.guard import Limits, die_with_parent
 from genbench.engine.value import one_line
 from genbench.errors import UserError
-from genbench.registry import Entry, Source, load_file
+from genbench.plugin.contract import Measure
+from genbench.plugin.registry import Entry, Source, load_file
 
 __all__ = ["read_network"]
 

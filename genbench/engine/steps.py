@@ -28,9 +28,9 @@ STEPS = {
     "adapted": "genbench.testbed.steps:adapted_network",
     "features": "genbench.testbed.steps:features",
     "testbed_evidence": "genbench.testbed.steps:evidence",
-    "cube": "genbench.testbed.cubes:cube",
-    "tradeoff": "genbench.testbed.cubes:trade_off_point",
-    "unpacked": "genbench.packs:unpack",
+    "cube": "genbench.testbed.cube_steps:cube",
+    "tradeoff": "genbench.testbed.cube_steps:trade_off_point",
+    "unpacked": "genbench.packs.pack:unpack",
 }
 
 

@@ -6,7 +6,7 @@ import math
 import numbers
 from typing import Any
 
-from genbench.contract import Estimate
+from genbench.plugin.contract import Estimate
 
 __all__ = ["InvalidResult", "finite_number", "one_line", "result_record"]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genbench import __version__
-from genbench.leaderboard.evidence import SuiteEvidence, suite_evidence
 from genbench.leaderboard.trust import CONFORMANCE, Trust, read_trust, trust_of
-from genbench.leaderboard.validate import judged_records, record_files
+from genbench.records.validate import judged_records, record_files
+from genbench.suites.evidence_old import SuiteEvidence, suite_evidence
 
 if TYPE_CHECKING:
     from genbench.scoring.population import PopulationScore

@@ -12,10 +12,10 @@ from typing import Any
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.leaderboard.board import board_document, read_boards
-from genbench.leaderboard.evidence import PopulationEvidence
+from genbench.leaderboard.markdown import markdown
 from genbench.leaderboard.site import site_files
-from genbench.leaderboard.tables import markdown
 from genbench.population.table import table_text
+from genbench.suites.evidence_old import PopulationEvidence
 
 __all__ = ["Folders", "board_files", "build", "stale"]
 

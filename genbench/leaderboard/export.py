@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from genbench.display.papers import PAPERS, paper_of
 from genbench.errors import UserError
 from genbench.leaderboard.board import Board, Row
-from genbench.leaderboard.evidence import PopulationEvidence, ScoreColumn, TestbedEvidence
-from genbench.leaderboard.papers import PAPERS, paper_of
+from genbench.suites.evidence_old import PopulationEvidence, ScoreColumn, TestbedEvidence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from genbench.report.cube_figures import ScatterPanel
+    from genbench.testbed.cube_figures import ScatterPanel
 
 __all__ = ["bibtex", "export", "latex_table"]
 
@@ -111,7 +111,7 @@ def bibtex(references: Sequence[str]) -> str:
 
 
 def _figures(board: Board, row: Row) -> dict[str, Figure]:
-    from genbench.report.cube_figures import reading_scatter
+    from genbench.testbed.cube_figures import reading_scatter
 
     evidence = board.evidence
     if isinstance(evidence, TestbedEvidence):
@@ -126,7 +126,7 @@ def _figures(board: Board, row: Row) -> dict[str, Figure]:
 
 
 def _cube_figures(evidence: TestbedEvidence) -> dict[str, Figure]:
-    from genbench.report.cube_figures import heat_maps, marginal_figure
+    from genbench.testbed.cube_figures import heat_maps, marginal_figure
 
     figures = {}
     for family, cube in evidence.cubes.items():
@@ -138,8 +138,8 @@ def _cube_figures(evidence: TestbedEvidence) -> dict[str, Figure]:
 
 def _slice_panels(evidence: TestbedEvidence, row: Row) -> list[ScatterPanel]:
     from genbench.leaderboard.figures import SLICE_NAMES
-    from genbench.report.cube_figures import Point, ScatterPanel
     from genbench.scoring.practical import HEADLINE, SLICES, PracticalScore
+    from genbench.testbed.cube_figures import Point, ScatterPanel
 
     truth = evidence.truth.record()
     values = _values(row)
@@ -156,7 +156,7 @@ def _slice_panels(evidence: TestbedEvidence, row: Row) -> list[ScatterPanel]:
 
 
 def _gap_panels(evidence: PopulationEvidence, row: Row) -> list[ScatterPanel]:
-    from genbench.report.cube_figures import Point, ScatterPanel
+    from genbench.testbed.cube_figures import Point, ScatterPanel
 
     rows = evidence.rows
     axis = next(iter(evidence.suite.grid))
@@ -170,7 +170,7 @@ def _gap_panels(evidence: PopulationEvidence, row: Row) -> list[ScatterPanel]:
 
 def _population_figures(board: Board, evidence: PopulationEvidence) -> dict[str, Figure]:
     """The sign-error of all measures by hyperparameter (001), and the Kendall score IID against OOD (002)."""
-    from genbench.report.score_figures import iid_ood_scatter, sign_error_cdfs
+    from genbench.display.score_figures import iid_ood_scatter, sign_error_cdfs
     from genbench.scoring.population import PopulationScore, scores_frame
     from genbench.scoring.robust import sign_error_environments
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from genbench.leaderboard.board import Row
-from genbench.leaderboard.evidence import TestbedEvidence
-from genbench.report.cubes import short_count, short_name
 from genbench.scoring.practical import HEADLINE, SLICES, PracticalScore
+from genbench.suites.evidence_old import TestbedEvidence
+from genbench.testbed.cube_tables import short_count, short_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,7 +125,7 @@ def cube_figures(cube: xr.Dataset, point: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _marginal(cube: xr.Dataset, axis: str, point: Mapping[str, Any]) -> dict[str, Any]:
-    from genbench.scoring.cube import marginals
+    from genbench.testbed.cube import marginals
 
     curves = marginals(cube)["model" if axis == "weights" else axis]
     return {

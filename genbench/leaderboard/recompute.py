@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from genbench.contract import Measure
 from genbench.engine.cells import Outcome
 from genbench.engine.guard import Limits
 from genbench.errors import UserError
-from genbench.leaderboard.evidence import suite_evidence
-from genbench.leaderboard.provenance import package_versions, plugin_record
-from genbench.registry import Entry, load_registry
+from genbench.plugin.contract import Measure
+from genbench.plugin.registry import Entry, load_registry
+from genbench.records.provenance import package_versions, plugin_record
 from genbench.report.progress import make_progress
-from genbench.runs import bring_to_end, make_plan
+from genbench.run.runs import bring_to_end, make_plan
+from genbench.suites.evidence_old import suite_evidence
 
 __all__ = ["TOLERANCE", "Agreement", "compare", "draw", "recompute", "require_measure", "what_differs"]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from genbench import __version__
+from genbench.display.papers import paper_of
 from genbench.leaderboard.board import Board, Row
-from genbench.leaderboard.evidence import PopulationEvidence, TestbedEvidence
-from genbench.leaderboard.papers import paper_of
-from genbench.leaderboard.population_pages import PopulationPages
-from genbench.leaderboard.testbed_pages import TestbedPages
+from genbench.population.site_pages import PopulationPages
+from genbench.suites.evidence_old import PopulationEvidence, TestbedEvidence
+from genbench.testbed.site_pages import TestbedPages
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -18,10 +18,10 @@ from typing import Any
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.leaderboard.build import Folders
-from genbench.leaderboard.evidence import suite_evidence
-from genbench.leaderboard.validate import LARGEST, read_record, record_files
 from genbench.leaderboard.verify import remember, suite_records
-from genbench.records import record_text
+from genbench.records.validate import LARGEST, read_record, record_files
+from genbench.records.write import record_text
+from genbench.suites.evidence_old import suite_evidence
 
 __all__ = ["CHECKS", "accept"]
 

@@ -10,11 +10,11 @@ from typing import Any
 from genbench import __version__
 from genbench.engine.guard import Limits
 from genbench.errors import UserError
-from genbench.leaderboard.evidence import suite_evidence
 from genbench.leaderboard.recompute import Agreement, compare, draw, recompute
 from genbench.leaderboard.trust import CONFORMANCE, code_hash, read_trust, verifiable, write_trust
-from genbench.leaderboard.validate import read_records, record_files
-from genbench.registry import load_registry
+from genbench.plugin.registry import load_registry
+from genbench.records.validate import read_records, record_files
+from genbench.suites.evidence_old import suite_evidence
 
 __all__ = ["check_conformance", "remember", "suite_records", "verify_sample"]
 

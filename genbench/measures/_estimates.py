@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from genbench.contract import Estimate
+from genbench.plugin.contract import Estimate
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
-from genbench.contract import measure
+from genbench.plugin.contract import measure
 
 if TYPE_CHECKING:
     from genbench.subject import Subject

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
-from genbench.contract import measure
 from genbench.errors import NotApplicable
+from genbench.plugin.contract import measure
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from genbench.contract import Estimate, measure
 from genbench.measures._estimates import mean_of
+from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
     from genbench.subject import Subject

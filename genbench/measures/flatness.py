@@ -14,8 +14,8 @@ import math
 from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
-from genbench.contract import Estimate, measure
 from genbench.errors import NotApplicable
+from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

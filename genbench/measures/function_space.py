@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
-from genbench.contract import Estimate, measure
+from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from genbench.contract import Estimate, measure
 from genbench.errors import NotApplicable
 from genbench.measures._estimates import mean_of, with_halves
+from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
     from genbench.subject import Subject

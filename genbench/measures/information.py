@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from genbench.contract import Estimate, measure
 from genbench.measures._estimates import standard_error, with_halves
+from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
     from torch import Tensor

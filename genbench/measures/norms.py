@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from genbench.contract import Estimate, measure
 from genbench.measures._logs import by_layer, half_log, log_product, log_sum, squared_norms
+from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
     from genbench.subject import Subject

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from genbench.contract import measure
 from genbench.errors import NotApplicable
+from genbench.plugin.contract import measure
 
 if TYPE_CHECKING:
     from genbench.subject import Subject

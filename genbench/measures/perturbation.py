@@ -11,16 +11,16 @@ import math
 from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
-from genbench.contract import Estimate, measure
 from genbench.errors import NotApplicable
 from genbench.measures._estimates import mean_of
+from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
 
-    from genbench.contract import Measure
+    from genbench.plugin.contract import Measure
     from genbench.subject import Subject
 
 __all__ = ["MEASURES", "davies_bouldin", "gi_scores", "pal_areas"]

@@ -11,9 +11,9 @@ import math
 from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
-from genbench.contract import Estimate, measure
 from genbench.errors import NotApplicable
 from genbench.measures._estimates import mean_of
+from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from genbench.contract import DataRequest, Dataset
 from genbench.engine.cells import Cell, SubjectCells, make_cell
 from genbench.errors import UserError
 from genbench.keys import canonical_json, derive_seed
-from genbench.packs import Pack, unpacked_cell
+from genbench.packs.pack import Pack, unpacked_cell
+from genbench.plugin.contract import DataRequest, Dataset
+from genbench.plugin.registry import load_registry
 from genbench.population.plan import PopulationPlan
-from genbench.registry import load_registry
 from genbench.suites import PopulationSuite
 
 __all__ = ["BlockPlan", "plan_blocks"]

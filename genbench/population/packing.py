@@ -10,7 +10,7 @@ import numpy as np
 
 from genbench.engine.store import Store, read_manifest
 from genbench.keys import canonical_json, file_hash, text_hash
-from genbench.packs import Comparison, Pack, new_pack, packed
+from genbench.packs.pack import Comparison, Pack, new_pack, packed
 from genbench.population.block_plan import BlockPlan
 from genbench.suites import PopulationSuite
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from genbench.engine.cells import Cell, SubjectCells, make_cell
 from genbench.keys import derive_seed
-from genbench.packs import Pack
-from genbench.registry import load_registry
+from genbench.packs.pack import Pack
+from genbench.plugin.registry import load_registry
 from genbench.suites import PopulationSuite
 
 __all__ = ["PopulationPlan", "plan_population"]

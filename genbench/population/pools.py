@@ -17,14 +17,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from genbench.contract import DataRequest
 from genbench.data.corruptions import SEVERITIES, corrupt
 from genbench.data.images import ImageData, ImageSplit
 from genbench.engine.store import read_manifest
 from genbench.errors import UserError
 from genbench.keys import derive_seed
+from genbench.plugin.contract import DataRequest
+from genbench.plugin.registry import load_registry
 from genbench.population.domain_folder import load_domains
-from genbench.registry import load_registry
 
 __all__ = [
     "Choice",

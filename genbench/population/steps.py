@@ -15,13 +15,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from genbench.contract import DataRequest
 from genbench.data.images import ImageSplit
 from genbench.engine.store import read_manifest
 from genbench.errors import UserError
+from genbench.plugin.contract import DataRequest
+from genbench.plugin.registry import load_registry
 from genbench.population.architectures import build
 from genbench.population.training import Recipe, accuracy, train
-from genbench.registry import load_registry
 from genbench.subject.subject import TrainedNetwork
 
 __all__ = ["evaluate", "heldout_data", "load_network", "train_network", "training_data"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
-from genbench.runs import RunReport
+from genbench.run.runs import RunReport
 from genbench.suites import Suite
 
 __all__ = [

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genbench.engine.cells import Cell, Outcome, Status
-from genbench.report.estimate import KIND_NAMES, duration, estimate
-from genbench.runs import Plan
+from genbench.run.forecast import KIND_NAMES, duration, estimate
+from genbench.run.runs import Plan
 
 if TYPE_CHECKING:
     import rich.progress

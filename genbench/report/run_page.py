@@ -11,23 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genbench import __version__
+from genbench.display.figures import inline_svg
 from genbench.engine.cells import Outcome, Status
 from genbench.errors import UserError
-from genbench.report.cube_figures import (
+from genbench.run.runs import FamilyEvidence, MeasureReport, RunReport
+from genbench.scoring.population import SHOWN, PopulationScore
+from genbench.scoring.practical import HEADLINE, SLICES, PracticalScore, WorstPair
+from genbench.scoring.ranking import tied_ranks
+from genbench.scoring.sign_error import SignError
+from genbench.suites import Suite
+from genbench.testbed.cube_figures import (
     Point,
     ScatterPanel,
     heat_maps,
     marginal_figure,
     reading_scatter,
 )
-from genbench.report.cubes import short_count, short_name
-from genbench.report.figures import inline_svg
-from genbench.runs import FamilyEvidence, MeasureReport, RunReport
-from genbench.scoring.population import SHOWN, PopulationScore
-from genbench.scoring.practical import HEADLINE, SLICES, PracticalScore, WorstPair
-from genbench.scoring.ranking import tied_ranks
-from genbench.scoring.sign_error import SignError
-from genbench.suites import Suite
+from genbench.testbed.cube_tables import short_count, short_name
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -311,7 +311,7 @@ def _trade_off_rows(point: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("SSIM, lower bound", f"{point['ssim']:.3f}"),
         ("zero-shot share, upper bound", f"{point['zero_shot']:.3f}"),
         ("model size", f"{short_count(point['model_size'])} weights"),
-        ("objective", f"{point['objective']:.6f} ({point['reading']})"),
+        ("objective", f"{point['objective']:.6f} ({point['scales']})"),
         ("gap to brute force", f"{point['gap']:+.1e}"),
         ("solver", point["solver"]),
     ]
@@ -334,8 +334,8 @@ def _provenance(report: RunReport) -> list[tuple[str, str]]:
 
 def repeat_command(report: RunReport) -> str:
     """The command line that gives this report again."""
-    from genbench.packs import find_pack
-    from genbench.registry import load_registry
+    from genbench.packs.pack import find_pack
+    from genbench.plugin.registry import load_registry
 
     suite = report.plan.suite
     built_in = any(entry.item.path == suite.path for entry in load_registry().suites.values())

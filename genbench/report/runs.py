@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genbench import __version__
+from genbench.display.tables import fitting_columns, print_table
 from genbench.engine.cells import Outcome, Status
-from genbench.report.tables import fitting_columns, print_table
-from genbench.report.testbed import concerning, show_practical_readings, show_practical_scores
-from genbench.runs import MeasureReport, RunReport, TableScores
+from genbench.run.runs import MeasureReport, RunReport, TableScores
 from genbench.scoring.practical import PracticalScore
 from genbench.scoring.sign_error import SignError
+from genbench.testbed.run_tables import concerning, show_practical_readings, show_practical_scores
 
 if TYPE_CHECKING:
-    from genbench.scoring.board import Board
+    from genbench.scoring.all_scores import TableScores as Board
     from genbench.scoring.population import PopulationScore
 
 __all__ = ["measure_record", "run_record", "show_run"]
@@ -139,7 +139,7 @@ def _show_table_scores(report: RunReport, board: Board, table: Path | None) -> N
     if sys.stdout.isatty():
         click.echo(f"every score: genbench score {table}")
     else:
-        from genbench.report.score_tables import score_tables
+        from genbench.display.score_tables import score_tables
 
         for found in score_tables(board):
             right = [c for c in found.columns if c not in ("measure", "fails worst at", "")]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from genbench.display.score_tables import score_tables, worst_environments
 from genbench.errors import UserError
-from genbench.report.score_tables import score_tables, worst_environments
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from genbench.scoring.board import Board
+    from genbench.scoring.all_scores import TableScores
 
 __all__ = ["score_page", "write_page"]
 
@@ -22,77 +22,77 @@ _WORST = 8
 """Environments in the drill-down of each measure."""
 
 
-def write_page(board: Board, path: Path) -> None:
+def write_page(scored: TableScores, path: Path) -> None:
     """Write the page of `score_page` to a file."""
     try:
-        path.write_text(score_page(board), encoding="utf-8")
+        path.write_text(score_page(scored), encoding="utf-8")
     except OSError as problem:
         raise UserError(f"{path} cannot be written: {problem.strerror or problem}") from None
 
 
-def score_page(board: Board) -> str:
+def score_page(scored: TableScores) -> str:
     """Tables of every score, the figures of 001 and 002, the CMS table of 000, and the drill-down."""
     import jinja2
 
     template = files("genbench.report").joinpath("score_page.tmpl").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    records = board.records
+    networks = scored.networks
     return environment.from_string(template).render(
-        source=Path(records.source).name,
-        facts=_facts(board),
-        tables=score_tables(board),
-        figures=_figures(board),
-        spreads=_spreads(board),
-        failures=_failures(board),
-        skipped=board.skipped,
+        source=Path(networks.source).name,
+        facts=_facts(scored),
+        tables=score_tables(scored),
+        figures=_figures(scored),
+        spreads=_spreads(scored),
+        failures=_failures(scored),
+        skipped=scored.skipped,
     )
 
 
-def _facts(board: Board) -> list[tuple[str, str]]:
-    records = board.records
+def _facts(scored: TableScores) -> list[tuple[str, str]]:
+    networks = scored.networks
     levels = [
         f"{name}: {', '.join(map(str, values))}"
-        for name, values in zip(records.hyperparameters, records.levels, strict=True)
+        for name, values in zip(networks.hyperparameters, networks.levels, strict=True)
     ]
-    dropped = board.scores.groupby("measure", sort=False)["dropped"].max()
+    dropped = scored.scores.groupby("measure", sort=False)["dropped"].max()
     short = [f"{name} ({count})" for name, count in dropped.items() if count]
     facts = [
-        ("runs", f"{len(records)} of {len(records.runs)} combinations of hyperparameters"),
+        ("runs", f"{len(networks)} of {len(networks.runs)} combinations of hyperparameters"),
         ("hyperparameters", "; ".join(levels)),
-        ("targets", ", ".join(records.targets)),
+        ("targets", ", ".join(networks.targets)),
     ]
-    if records.left_out:
-        facts.append(("unconverged", f"{records.left_out} runs left out"))
+    if networks.left_out:
+        facts.append(("unconverged", f"{networks.left_out} runs left out"))
     if short:
         facts.append(("rows without a reading", ", ".join(short)))
     return facts
 
 
-def _figures(board: Board) -> dict[str, Any]:
+def _figures(scored: TableScores) -> dict[str, Any]:
     from markupsafe import Markup
 
-    from genbench.report.figures import inline_svg
-    from genbench.report.score_figures import iid_ood_scatter, sign_error_cdfs
+    from genbench.display.figures import inline_svg
+    from genbench.display.score_figures import iid_ood_scatter, sign_error_cdfs
 
     drawn: dict[str, Any] = {}
-    if board.environments is not None and not board.environments.empty:
-        summary = board.scores[board.scores["score"] == "sign_error"]
+    if scored.environments is not None and not scored.environments.empty:
+        summary = scored.scores[scored.scores["score"] == "sign_error"]
         overall = summary[(summary["part"] == "all") & (summary["statistic"] == "mean")]
         measures = list(overall.dropna(subset="value").sort_values("value", kind="stable")["measure"])
         parts = list(dict.fromkeys(summary["part"]))
-        figure = sign_error_cdfs(board.environments, summary, measures, parts)
+        figure = sign_error_cdfs(scored.environments, summary, measures, parts)
         drawn["sign_error"] = Markup(inline_svg(figure, "Sign-error of each measure by hyperparameter"))
-    kendall = board.scores[board.scores["score"] == "kendall"]
-    targets = list(board.records.targets)
+    kendall = scored.scores[scored.scores["score"] == "kendall"]
+    targets = list(scored.networks.targets)
     if len(targets) > 1 and not kendall.empty:
         figure = iid_ood_scatter(kendall, targets[0], targets[1:])
         drawn["kendall"] = Markup(inline_svg(figure, "Granulated Kendall score, IID against OOD"))
     return drawn
 
 
-def _spreads(board: Board) -> list[dict[str, Any]]:
+def _spreads(scored: TableScores) -> list[dict[str, Any]]:
     """The tables of 000 (Tables 1–3): CMS over eCMS, medians and every group, one table per delta."""
-    frame = board.scores[board.scores["score"] == "cms"]
+    frame = scored.scores[scored.scores["score"] == "cms"]
     tables = []
     for delta in [part for part in dict.fromkeys(frame["part"]) if "," not in part]:
         own = frame[(frame["part"] == delta) | frame["part"].str.startswith(f"{delta}, ")]
@@ -117,13 +117,13 @@ def _cell(values: pd.DataFrame, measure: str, part: str, statistic: str) -> str:
     return "–" if np.isnan(value) else f"{value:.3f}"
 
 
-def _failures(board: Board) -> list[tuple[str, list[dict[str, Any]]]]:
+def _failures(scored: TableScores) -> list[tuple[str, list[dict[str, Any]]]]:
     """Per measure, the environments where it fails worst; the measure with the best mean first."""
-    worst = worst_environments(board, _WORST)
+    worst = worst_environments(scored, _WORST)
     if worst is None:
         return []
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in worst.to_dict("records"):
         rows.setdefault(str(row["measure"]), []).append(row)
-    table = next(t for t in score_tables(board) if t.score == "sign_error")
+    table = next(t for t in score_tables(scored) if t.score == "sign_error")
     return [(row["measure"], rows[row["measure"]]) for row in table.rows if row["measure"] in rows]

@@ -12,8 +12,8 @@ from scipy import sparse
 
 from genbench.scoring.bootstrap import RESAMPLES, affordable, interval, multiplicities, quantile
 from genbench.scoring.minimax import Minimax, Quadratics, solve_minimax
+from genbench.scoring.network_table import NetworkTable
 from genbench.scoring.pairs import number_rows
-from genbench.scoring.records import Records
 from genbench.scoring.tidy import tidy
 
 if TYPE_CHECKING:
@@ -37,30 +37,30 @@ class _Family:
     runs of its combo."""
 
 
-def _families(records: Records) -> list[_Family]:
+def _families(networks: NetworkTable) -> list[_Family]:
     """`combos`: one each; `one_varies`: all but one hyperparameter fixed; `one_fixed`: one (001 B.2)."""
-    codes, combos = records.combo_codes, len(records.runs)
+    codes, combos = networks.combo_codes, len(networks.runs)
     varies: list[NDArray[np.int64]] = []
     fixed: list[NDArray[np.int64]] = []
-    for axis in records.varying:
+    for axis in networks.varying:
         varies.append(number_rows(np.delete(codes, axis, axis=1))[1])
         fixed.append(codes[:, axis])
-    families = [_family("combos", [np.arange(combos)], records)]
-    families.append(_family("one_varies", varies, records, least=2))
-    families.append(_family("one_fixed", fixed, records))
+    families = [_family("combos", [np.arange(combos)], networks)]
+    families.append(_family("one_varies", varies, networks, least=2))
+    families.append(_family("one_fixed", fixed, networks))
     return families
 
 
-def _family(name: str, labels: list[NDArray[np.int64]], records: Records, least: int = 1) -> _Family:
+def _family(name: str, labels: list[NDArray[np.int64]], networks: NetworkTable, least: int = 1) -> _Family:
     """One environment per value of each labelling that at least `least` combos carry."""
     blocks = []
     for label in labels:
         _, place = np.unique(label, return_inverse=True)
         place = place.reshape(-1)
-        runs = np.bincount(place, weights=records.runs)
-        share = sparse.csr_matrix((records.runs / runs[place], (place, np.arange(len(place)))))
+        runs = np.bincount(place, weights=networks.runs)
+        share = sparse.csr_matrix((networks.runs / runs[place], (place, np.arange(len(place)))))
         blocks.append(share[np.bincount(place) >= least])
-    nothing = sparse.csr_matrix((0, len(records.runs)))
+    nothing = sparse.csr_matrix((0, len(networks.runs)))
     return _Family(name, sparse.vstack([nothing, *blocks]).tocsr())
 
 
@@ -96,7 +96,7 @@ def _fit_bias(problems: Quadratics, tolerance: float) -> Minimax:
 
 
 def affine_oracle(
-    records: Records, *, target: str = "", resamples: int = RESAMPLES, seed: int = 0
+    networks: NetworkTable, *, target: str = "", resamples: int = RESAMPLES, seed: int = 0
 ) -> pd.DataFrame:
     """min over a ≥ 0, b of max over environments of the mean of (a·C + b − gap)² (001 Eq. 9), solved exactly.
 
@@ -111,7 +111,7 @@ def affine_oracle(
     """
     rows: list[dict[str, Any]] = []
     # The baseline needs no reading, so it is fitted to every row.
-    for table, dropped in [(records.select(()), 0), *records.without_gaps()]:
+    for table, dropped in [(networks.select(()), 0), *networks.without_gaps()]:
         families = _families(table)
         environments = sum(f.share.shape[0] for f in families)
         # Some 12 iterations, each of them a hundred passes over the environments.
@@ -163,14 +163,14 @@ def affine_oracle(
     return tidy("affine_oracle", rows)
 
 
-def _standardised(records: Records, measure: str) -> Floats:
+def _standardised(networks: NetworkTable, measure: str) -> Floats:
     """(rows,) the readings with mean 0 and population SD 1; all 0 for a constant measure and the baseline."""
     if measure == BIAS_ONLY:
-        return np.zeros(len(records))
-    reading = records.readings[:, records.measures.index(measure)]
+        return np.zeros(len(networks))
+    reading = networks.readings[:, networks.measures.index(measure)]
     spread = reading.std()
     if np.ptp(reading) == 0 or spread == 0:
-        return np.zeros(len(records))
+        return np.zeros(len(networks))
     return np.asarray((reading - reading.mean()) / spread)
 
 

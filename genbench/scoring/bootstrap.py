@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from genbench.scoring.records import Records
+from genbench.scoring.network_table import NetworkTable
 
 __all__ = ["RESAMPLES", "affordable", "interval", "multiplicities"]
 
@@ -28,16 +28,16 @@ _PATIENCE = 20
 """How many budgets the least number of resamples may take."""
 
 
-def multiplicities(records: Records, resamples: int, seed: int = 0) -> NDArray[np.float32]:
+def multiplicities(networks: NetworkTable, resamples: int, seed: int = 0) -> NDArray[np.float32]:
     """(resamples, rows) how often each run is drawn; the sum over a combo is its number of runs."""
-    order = np.argsort(records.combo, kind="stable")
-    size = records.runs[records.combo[order]]
-    start = np.repeat(np.cumsum(records.runs) - records.runs, records.runs)
+    order = np.argsort(networks.combo, kind="stable")
+    size = networks.runs[networks.combo[order]]
+    start = np.repeat(np.cumsum(networks.runs) - networks.runs, networks.runs)
     generator = np.random.default_rng(seed)
-    drawn = order[start + (generator.random((resamples, len(records))) * size).astype(np.int64)]
-    flat = drawn + np.arange(resamples)[:, None] * len(records)
-    counts = np.bincount(flat.reshape(-1), minlength=resamples * len(records))
-    return counts.reshape(resamples, len(records)).astype(np.float32)
+    drawn = order[start + (generator.random((resamples, len(networks))) * size).astype(np.int64)]
+    flat = drawn + np.arange(resamples)[:, None] * len(networks)
+    counts = np.bincount(flat.reshape(-1), minlength=resamples * len(networks))
+    return counts.reshape(resamples, len(networks)).astype(np.float32)
 
 
 def affordable(resamples: int, operations: float) -> int:

@@ -26,7 +26,7 @@ _PREFIXES = ("hp.", "complexity.", "gen.")
 
 
 class KnownMeasure(Protocol):
-    """What genbench knows of a measure that it has; `genbench.contract.Measure` is one."""
+    """What genbench knows of a measure that it has; `genbench.plugin.contract.Measure` is one."""
 
     @property
     def higher_means(self) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from genbench.errors import UserError
-from genbench.scoring.records import Records
+from genbench.scoring.network_table import NetworkTable
 
 __all__ = ["METHODS", "add_combination", "combine"]
 
@@ -78,7 +78,7 @@ def combine(method: str, readings: NDArray[np.float64]) -> Floats:
     return result
 
 
-def add_combination(records: Records, method: str, measures: Sequence[str]) -> Records:
+def add_combination(networks: NetworkTable, method: str, measures: Sequence[str]) -> NetworkTable:
     """The table with one more measure, `method(a,b)`, combined over all of its rows.
 
     Intervals of its scores keep the combination as it is: it is not made anew in each resample.
@@ -86,17 +86,17 @@ def add_combination(records: Records, method: str, measures: Sequence[str]) -> R
     if len(measures) < 2:
         raise UserError(f"a combination needs two measures or more; write {method}:A,B")
     for name in measures:
-        if name not in records.measures:
+        if name not in networks.measures:
             raise UserError(
-                f"{records.source}: no measure {name!r} to combine; there are {', '.join(records.measures)}"
+                f"{networks.source}: no measure {name!r} to combine; there are {', '.join(networks.measures)}"
             )
-    places = [records.measures.index(name) for name in measures]
-    column = combine(method, records.readings[:, places])
+    places = [networks.measures.index(name) for name in measures]
+    column = combine(method, networks.readings[:, places])
     name = f"{method}({','.join(measures)})"
-    if name in records.measures:
-        return records
+    if name in networks.measures:
+        return networks
     return replace(
-        records,
-        measures=(*records.measures, name),
-        readings=np.column_stack([records.readings, column]),
+        networks,
+        measures=(*networks.measures, name),
+        readings=np.column_stack([networks.readings, column]),
     )

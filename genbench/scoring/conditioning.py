@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from genbench.scoring.records import Records
+from genbench.scoring.network_table import NetworkTable
 
 __all__ = ["ConditioningSet", "conditioning_sets", "entropy_sum"]
 
@@ -32,14 +32,14 @@ class ConditioningSet:
         return np.asarray(onehot.T @ (matrices @ onehot), dtype=np.float64)
 
 
-def conditioning_sets(records: Records, sizes: Sequence[int]) -> list[ConditioningSet]:
+def conditioning_sets(networks: NetworkTable, sizes: Sequence[int]) -> list[ConditioningSet]:
     """All sets of the given sizes of hyperparameters that vary."""
     sets = []
     for size in sizes:
-        for places in combinations(records.varying, size):
-            _, value = np.unique(records.combo_codes[:, list(places)], axis=0, return_inverse=True)
+        for places in combinations(networks.varying, size):
+            _, value = np.unique(networks.combo_codes[:, list(places)], axis=0, return_inverse=True)
             onehot = np.eye(value.max() + 1)[value.reshape(-1)]
-            sets.append(ConditioningSet(tuple(records.hyperparameters[i] for i in places), onehot))
+            sets.append(ConditioningSet(tuple(networks.hyperparameters[i] for i in places), onehot))
     return sets
 
 

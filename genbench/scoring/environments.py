@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genbench.scoring.bootstrap import multiplicities
+from genbench.scoring.network_table import NetworkTable
 from genbench.scoring.pairs import number_rows, pairs_within
-from genbench.scoring.records import Records
 
 __all__ = [
     "Environments",
@@ -40,11 +40,11 @@ class Environments:
         return len(self.axis)
 
 
-def find_environments(records: Records) -> Environments:
+def find_environments(networks: NetworkTable) -> Environments:
     """All environments of a table, those of one hyperparameter after the other."""
-    codes = records.combo_codes
+    codes = networks.combo_codes
     found: list[tuple[Integers, Integers, Integers]] = []
-    for axis in records.varying:
+    for axis in networks.varying:
         first, second = pairs_within(number_rows(np.delete(codes, axis, axis=1))[1])
         swap = codes[first, axis] > codes[second, axis]
         found.append(
@@ -71,11 +71,11 @@ def _weights(difference: Floats, test_size: Floats) -> Floats:
 class _Blocks:
     """Runs of the two combos of each environment as padded blocks: every seed against every seed."""
 
-    def __init__(self, records: Records, target: str, noise_filter: bool) -> None:
-        self.rows, self.filled = records.slots
-        self.gap = records.target(target)[self.rows]
+    def __init__(self, networks: NetworkTable, target: str, noise_filter: bool) -> None:
+        self.rows, self.filled = networks.slots
+        self.gap = networks.target(target)[self.rows]
         self.noise_filter = noise_filter
-        size = np.zeros(len(records)) if records.test_size is None else records.test_size
+        size = np.zeros(len(networks)) if networks.test_size is None else networks.test_size
         self.size = size[self.rows]
 
     def kappa(self, first: Integers, second: Integers) -> tuple[Floats, Floats]:
@@ -121,10 +121,10 @@ class Sums:
         return np.clip(ratio, 0.0, 1.0)
 
 
-def point_sums(records: Records, target: str, noise_filter: bool, found: Environments) -> Sums:
+def point_sums(networks: NetworkTable, target: str, noise_filter: bool, found: Environments) -> Sums:
     """The sums of the table itself."""
-    blocks = _Blocks(records, target, noise_filter)
-    wrong = np.zeros((len(records.measures), len(found)))
+    blocks = _Blocks(networks, target, noise_filter)
+    wrong = np.zeros((len(networks.measures), len(found)))
     weight, square = np.zeros(len(found)), np.zeros(len(found))
     for start in range(0, len(found), _CHUNK):
         part = slice(start, start + _CHUNK)
@@ -132,8 +132,8 @@ def point_sums(records: Records, target: str, noise_filter: bool, found: Environ
         kappa, sign = blocks.kappa(first, second)
         weight[part], square[part] = kappa.sum(axis=(1, 2)), np.square(kappa).sum(axis=(1, 2))
         signed = kappa * sign
-        for place in range(len(records.measures)):
-            reading = records.readings[:, place][blocks.rows]
+        for place in range(len(networks.measures)):
+            reading = networks.readings[:, place][blocks.rows]
             higher = np.sign(reading[first][:, :, None] - reading[second][:, None, :])
             agreement = np.einsum("eij,eij->e", signed, higher)
             wrong[place, part] = 0.5 * (weight[part] - agreement)
@@ -141,12 +141,12 @@ def point_sums(records: Records, target: str, noise_filter: bool, found: Environ
 
 
 def resampled_sums(
-    records: Records, target: str, noise_filter: bool, found: Environments, resamples: int, seed: int
+    networks: NetworkTable, target: str, noise_filter: bool, found: Environments, resamples: int, seed: int
 ) -> Sums:
     """The sums of every resample: (resamples, environments), and (measures, resamples, environments)."""
-    blocks = _Blocks(records, target, noise_filter)
-    drawn = multiplicities(records, resamples, seed)
-    measures = len(records.measures)
+    blocks = _Blocks(networks, target, noise_filter)
+    drawn = multiplicities(networks, resamples, seed)
+    measures = len(networks.measures)
     wrong = np.zeros((measures, resamples, len(found)), dtype=np.float32)
     weight, square = (np.zeros((resamples, len(found))) for _ in range(2))
     chunk = max(1, int(2e7 / (resamples * len(blocks.rows[0]))))
@@ -166,19 +166,19 @@ def resampled_sums(
         weight[:, part], square[:, part] = weighed(kappa), weighed(np.square(kappa))
         signed = kappa * sign
         for place in range(measures):
-            reading = records.readings[:, place][blocks.rows]
+            reading = networks.readings[:, place][blocks.rows]
             higher = np.sign(reading[first][:, :, None] - reading[second][:, None, :])
             wrong[place, :, part] = 0.5 * (weight[:, part] - weighed(signed * higher))
     return Sums(wrong, weight, square)  # type: ignore[arg-type]
 
 
-def pool_environments(records: Records, found: Environments) -> tuple[Environments, Integers]:
+def pool_environments(networks: NetworkTable, found: Environments) -> tuple[Environments, Integers]:
     """One environment per pair of values of a hyperparameter (001 D.3), and the label of each strict one."""
     keys = np.column_stack(
         [
             found.axis,
-            records.combo_codes[found.first, found.axis],
-            records.combo_codes[found.second, found.axis],
+            networks.combo_codes[found.first, found.axis],
+            networks.combo_codes[found.second, found.axis],
         ]
     )
     distinct, first, label = np.unique(keys, axis=0, return_index=True, return_inverse=True)

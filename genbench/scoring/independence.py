@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from genbench.scoring.bootstrap import RESAMPLES, affordable, interval, multiplicities
 from genbench.scoring.conditioning import ConditioningSet, conditioning_sets, entropy_sum
 from genbench.scoring.kendall import overall_tau
-from genbench.scoring.records import Records
+from genbench.scoring.network_table import NetworkTable
 from genbench.scoring.tidy import tidy
 
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ def _ncmi(up: Floats, gap: Floats) -> Floats:
 class _Counter:
     """Counts pairs of runs by group, each w_i·w_j times, a part of the (runs, runs) matrices at a time."""
 
-    def __init__(self, records: Records, gap: Floats, drawn: Singles, sets: list[ConditioningSet]) -> None:
-        rows, filled = records.slots
+    def __init__(
+        self, networks: NetworkTable, gap: Floats, drawn: Singles, sets: list[ConditioningSet]
+    ) -> None:
+        rows, filled = networks.slots
         self.combos, self.width = rows.shape
         self.rows = rows.reshape(-1)
         self.gap = gap[self.rows]
@@ -96,24 +98,29 @@ class _Counter:
         return np.asarray(np.einsum("dckr,ckr->rcd", blocks, self.weights), dtype=np.float64)
 
 
-def _all_ncmi(records: Records, gap: Floats, drawn: Singles, sets: list[ConditioningSet]) -> Floats:
+def _all_ncmi(networks: NetworkTable, gap: Floats, drawn: Singles, sets: list[ConditioningSet]) -> Floats:
     """(resamples, measures, sets)"""
-    result = np.full((len(drawn), len(records.measures), len(sets)), np.nan)
+    result = np.full((len(drawn), len(networks.measures), len(sets)), np.nan)
     wide = sum(s.onehot.shape[1] for s in sets)
-    step = max(1, int(_CELLS / (len(records.runs) * wide)))
+    step = max(1, int(_CELLS / (len(networks.runs) * wide)))
     for start in range(0, len(drawn), step):
         part = slice(start, start + step)
-        counter = _Counter(records, gap, drawn[part], sets)
+        counter = _Counter(networks, gap, drawn[part], sets)
         gaps = counter.counts()
-        for place in range(len(records.measures)):
-            ups = counter.counts(records.readings[:, place])
+        for place in range(len(networks.measures)):
+            ups = counter.counts(networks.readings[:, place])
             for number in range(len(sets)):
                 result[part, place, number] = _ncmi(ups[number], gaps[number])
     return result
 
 
 def conditional_independence(
-    records: Records, *, target: str = "", largest_set: int = 2, resamples: int = RESAMPLES, seed: int = 0
+    networks: NetworkTable,
+    *,
+    target: str = "",
+    largest_set: int = 2,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """K of every measure, plug-in estimate over ordered pairs of distinct runs (002 C.2).
 
@@ -129,7 +136,7 @@ def conditional_independence(
     names S; these have no interval).
     """
     rows: list[dict[str, Any]] = []
-    for table, dropped in records.without_gaps():
+    for table, dropped in networks.without_gaps():
         sets = conditioning_sets(table, range(largest_set + 1))
         names = ["+".join(s.names) or "(empty)" for s in sets]
         combos = float(len(table.runs))

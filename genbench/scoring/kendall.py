@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genbench.scoring.bootstrap import RESAMPLES, affordable, interval, multiplicities
+from genbench.scoring.network_table import NetworkTable
 from genbench.scoring.pairs import number_rows, pairs_within
-from genbench.scoring.records import Records
 from genbench.scoring.tidy import tidy
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ class _Axis:
     groups: int
 
 
-def _axes(records: Records) -> list[_Axis]:
+def _axes(networks: NetworkTable) -> list[_Axis]:
     axes = []
-    for place in records.varying:
-        others = np.column_stack([np.delete(records.codes, place, axis=1), records.seeds])
+    for place in networks.varying:
+        others = np.column_stack([np.delete(networks.codes, place, axis=1), networks.seeds])
         _, label = number_rows(others)
         first, second = pairs_within(label)
         pairs = np.bincount(label[first])
-        name = records.hyperparameters[place]
+        name = networks.hyperparameters[place]
         axes.append(_Axis(name, first, second, 1 / pairs[label[first]], int((pairs > 0).sum())))
     return axes
 
@@ -51,21 +51,21 @@ def _signs(values: Floats, axis: _Axis) -> Floats:
     return np.asarray(np.sign(values[axis.first] - values[axis.second]))
 
 
-def overall_tau(records: Records, target: str = "") -> Floats:
+def overall_tau(networks: NetworkTable, target: str = "") -> Floats:
     """(measures,) mean over all pairs of runs of sgn(dC)·sgn(dG), for a table without missing readings."""
-    point = np.ones((1, len(records)), dtype=np.float32)
-    return np.asarray(_overall(records, records.target(target), point)[0])
+    point = np.ones((1, len(networks)), dtype=np.float32)
+    return np.asarray(_overall(networks, networks.target(target), point)[0])
 
 
-def _overall(records: Records, gap: Floats, drawn: NDArray[np.float32]) -> Floats:
+def _overall(networks: NetworkTable, gap: Floats, drawn: NDArray[np.float32]) -> Floats:
     """(resamples, measures) tau over all pairs, each counting the product of its multiplicities."""
-    rows = len(records)
-    total = np.zeros((len(drawn), len(records.measures)))
+    rows = len(networks)
+    total = np.zeros((len(drawn), len(networks.measures)))
     for start in range(0, rows, max(1, _CELLS // rows)):
         part = slice(start, start + max(1, _CELLS // rows))
         gaps = np.sign(gap[part, None] - gap).astype(np.float32)
-        for place in range(len(records.measures)):
-            reading = records.readings[:, place]
+        for place in range(len(networks.measures)):
+            reading = networks.readings[:, place]
             agreement = gaps * np.sign(reading[part, None] - reading)
             total[:, place] += np.einsum(
                 "rj,rj->r", drawn[:, part] @ agreement.astype(np.float32), drawn, dtype=np.float64
@@ -75,14 +75,14 @@ def _overall(records: Records, gap: Floats, drawn: NDArray[np.float32]) -> Float
     return np.asarray(ratio)
 
 
-def _psi(records: Records, gap: Floats, axis: _Axis, drawn: NDArray[np.float32]) -> Floats:
+def _psi(networks: NetworkTable, gap: Floats, axis: _Axis, drawn: NDArray[np.float32]) -> Floats:
     """(resamples, measures) psi of one axis.
 
         psi = Σ_g Σ_pairs w_i·w_j·s / P_g  over  Σ_g Σ_pairs w_i·w_j / P_g
 
     With all multiplicities w = 1 this is the mean over groups of tau.
     """
-    agreement = (_signs(gap, axis) * axis.weight)[:, None] * _signs(records.readings, axis)
+    agreement = (_signs(gap, axis) * axis.weight)[:, None] * _signs(networks.readings, axis)
     both = np.column_stack([agreement, axis.weight]).astype(np.float64)
     sums = np.zeros((len(drawn), both.shape[1]))
     step = max(1, _CELLS // max(1, len(axis.first)))
@@ -93,7 +93,7 @@ def _psi(records: Records, gap: Floats, axis: _Axis, drawn: NDArray[np.float32])
         return np.asarray(sums[:, :-1] / sums[:, -1:])
 
 
-def granulated_kendall(records: Records, *, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+def granulated_kendall(networks: NetworkTable, *, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
     """psi of every hyperparameter, their mean Psi and the overall tau, for the gap and every OOD gap.
 
         tau = mean over pairs of sgn(dC)·sgn(dG), no tie correction
@@ -105,7 +105,7 @@ def granulated_kendall(records: Records, *, resamples: int = RESAMPLES, seed: in
     A tidy table; `statistic` is psi (`part` the hyperparameter, `count` its groups), Psi or tau.
     """
     rows: list[dict[str, Any]] = []
-    for table, dropped in records.without_gaps():
+    for table, dropped in networks.without_gaps():
         axes = [axis for axis in _axes(table) if axis.groups]
         pairs = sum(len(axis.first) for axis in axes) + float(len(table)) ** 2
         draws = affordable(resamples, pairs * len(table.targets))

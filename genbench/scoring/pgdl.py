@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from genbench.scoring.bootstrap import RESAMPLES, affordable, interval, multiplicities
 from genbench.scoring.conditioning import ConditioningSet, conditioning_sets, entropy_sum
-from genbench.scoring.records import Records
+from genbench.scoring.network_table import NetworkTable
 from genbench.scoring.tidy import tidy
 
 if TYPE_CHECKING:
@@ -41,24 +41,24 @@ def _ratio(both: Floats, up: Floats, larger: Floats) -> Floats:
 
 
 def _all_ratios(
-    records: Records, gap: Floats, drawn: NDArray[np.float32], sets: list[ConditioningSet]
+    networks: NetworkTable, gap: Floats, drawn: NDArray[np.float32], sets: list[ConditioningSet]
 ) -> Floats:
     """(resamples, measures, sets)"""
 
     def orders(values: Floats, part: slice) -> NDArray[np.float32]:
         """(resamples, combos, combos) V of combo means."""
-        means = np.round(records.combo_means(values, drawn[part]), _DECIMALS)
+        means = np.round(networks.combo_means(values, drawn[part]), _DECIMALS)
         return (means[:, :, None] > means[:, None, :]).astype(np.float32)
 
-    result = np.full((len(drawn), len(records.measures), len(sets)), np.nan)
+    result = np.full((len(drawn), len(networks.measures), len(sets)), np.nan)
     pairs = [np.outer(s.onehot.sum(axis=0), s.onehot.sum(axis=0)) for s in sets]
-    step = max(1, _CELLS // len(records.runs) ** 2)
+    step = max(1, _CELLS // len(networks.runs) ** 2)
     for start in range(0, len(drawn), step):
         part = slice(start, start + step)
         larger = orders(gap, part)
         larger_shares = [s.group(larger) / count for s, count in zip(sets, pairs, strict=True)]
-        for place in range(len(records.measures)):
-            up = orders(records.readings[:, place], part)
+        for place in range(len(networks.measures)):
+            up = orders(networks.readings[:, place], part)
             both = up * larger
             for number, (conditioning, count) in enumerate(zip(sets, pairs, strict=True)):
                 result[part, place, number] = _ratio(
@@ -68,7 +68,7 @@ def _all_ratios(
 
 
 def pgdl_score(
-    records: Records, *, target: str = "", resamples: int = RESAMPLES, seed: int = 0
+    networks: NetworkTable, *, target: str = "", resamples: int = RESAMPLES, seed: int = 0
 ) -> pd.DataFrame:
     """100 · min over pairs of hyperparameters of (mean over groups of I(V_C; V_G)) / (mean of H(V_G)).
 
@@ -82,7 +82,7 @@ def pgdl_score(
     these have no interval).
     """
     rows: list[dict[str, Any]] = []
-    for table, dropped in records.without_gaps():
+    for table, dropped in networks.without_gaps():
         sets = conditioning_sets(table, [2])
         names = ["+".join(s.names) for s in sets]
         wide = sum(s.onehot.shape[1] for s in sets)

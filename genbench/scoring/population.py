@@ -21,7 +21,7 @@ from genbench.scoring.tidy import COLUMNS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from genbench.scoring.board import Board
+    from genbench.scoring.all_scores import TableScores
 
 __all__ = ["SHOWN", "Column", "PopulationScore", "WorstEnvironment", "population_scores", "scores_frame"]
 
@@ -144,7 +144,9 @@ class PopulationScore:
         }
 
 
-def population_scores(board: Board, measures: Collection[str] | None = None) -> dict[str, PopulationScore]:
+def population_scores(
+    scored: TableScores, measures: Collection[str] | None = None
+) -> dict[str, PopulationScore]:
     """Measure to its scores; those without a headline, because no environment is sure, are left out.
 
     Parameters
@@ -153,17 +155,17 @@ def population_scores(board: Board, measures: Collection[str] | None = None) -> 
     """
     from genbench.scoring.robust import resampled_means
 
-    if board.environments is None:
+    if scored.environments is None:
         return {}
-    chosen = [name for name in board.records.measures if measures is None or name in measures]
+    chosen = [name for name in scored.networks.measures if measures is None or name in measures]
     resampled = resampled_means(
-        board.records.select(chosen),
-        target=board.options.target,
-        resamples=board.options.resamples,
-        seed=board.options.seed,
+        scored.networks.select(chosen),
+        target=scored.options.target,
+        resamples=scored.options.resamples,
+        seed=scored.options.seed,
     )
-    numbers = dict(list(board.scores.groupby("measure", sort=False)))
-    worst = dict(list(board.environments.groupby("measure", sort=False)))
+    numbers = dict(list(scored.scores.groupby("measure", sort=False)))
+    worst = dict(list(scored.environments.groupby("measure", sort=False)))
     return {
         name: _score(numbers[name], worst[name], resampled[name])
         for name in chosen

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genbench.errors import UserError
-from genbench.scoring.cube import summaries
 from genbench.scoring.ranking import differ_surely
+from genbench.testbed.cube import summaries
 
 if TYPE_CHECKING:
     import xarray as xr

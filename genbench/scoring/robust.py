@@ -18,7 +18,7 @@ from genbench.scoring.environments import (
     pool_environments,
     resampled_sums,
 )
-from genbench.scoring.records import Records
+from genbench.scoring.network_table import NetworkTable
 from genbench.scoring.tidy import tidy
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ def _statistics(errors: Floats) -> Floats:
     return np.stack([mean, *quantiles])
 
 
-def _check(records: Records, noise_filter: bool) -> None:
-    if noise_filter and records.test_size is None:
+def _check(networks: NetworkTable, noise_filter: bool) -> None:
+    if noise_filter and networks.test_size is None:
         raise UserError(
-            f"{records.source}: no column 'test_size', which the noise filter of the sign-error needs; "
+            f"{networks.source}: no column 'test_size', which the noise filter of the sign-error needs; "
             "give --test-size N or use --no-noise-filter"
         )
 
 
 def robust_sign_error(
-    records: Records,
+    networks: NetworkTable,
     *,
     target: str = "",
     family: Family = "strict",
@@ -79,9 +79,9 @@ def robust_sign_error(
     A tidy table; `part` is a hyperparameter or `all`, `statistic` one of mean, median, p90, max, `count` the
     environments kept and `available` all of them.
     """
-    _check(records, noise_filter)
+    _check(networks, noise_filter)
     rows: list[dict[str, Any]] = []
-    for table, dropped in records.without_gaps():
+    for table, dropped in networks.without_gaps():
         found = find_environments(table)
         sums = point_sums(table, target, noise_filter, found)
         draws = _draws(table, found, resamples)
@@ -121,20 +121,20 @@ def robust_sign_error(
     return tidy("sign_error", rows)
 
 
-def _draws(records: Records, found: Environments, resamples: int) -> int:
-    pairs = float(len(found)) * float(records.runs.max(initial=0)) ** 2
+def _draws(networks: NetworkTable, found: Environments, resamples: int) -> int:
+    pairs = float(len(found)) * float(networks.runs.max(initial=0)) ** 2
     return affordable(resamples, 8 * pairs) if len(found) else 0
 
 
 def resampled_means(
-    records: Records, *, target: str = "", resamples: int = RESAMPLES, seed: int = 0
+    networks: NetworkTable, *, target: str = "", resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Floats]:
     """Measure to its mean sign-error over environments in every resample behind `robust_sign_error`.
 
     Measures with readings on the same rows are resampled alike, so their differences are paired.
     """
     means: dict[str, Floats] = {}
-    for table, _ in records.without_gaps():
+    for table, _ in networks.without_gaps():
         found = find_environments(table)
         draws = _draws(table, found, resamples)
         if not draws:
@@ -162,14 +162,14 @@ def _intervals(drawn: Sums, places: Integers) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _parts(records: Records, found: Environments) -> Iterator[tuple[str, Integers]]:
+def _parts(networks: NetworkTable, found: Environments) -> Iterator[tuple[str, Integers]]:
     yield "all", np.arange(len(found))
-    for axis in records.varying:
-        yield records.hyperparameters[axis], np.flatnonzero(found.axis == axis)
+    for axis in networks.varying:
+        yield networks.hyperparameters[axis], np.flatnonzero(found.axis == axis)
 
 
 def sign_error_environments(
-    records: Records,
+    networks: NetworkTable,
     *,
     target: str = "",
     family: Family = "strict",
@@ -183,9 +183,9 @@ def sign_error_environments(
     """
     import pandas as pd
 
-    _check(records, noise_filter)
+    _check(networks, noise_filter)
     frames: list[pd.DataFrame] = []
-    for table, _ in records.without_gaps():
+    for table, _ in networks.without_gaps():
         found = find_environments(table)
         sums = point_sums(table, target, noise_filter, found)
         if family == "pooled":
@@ -216,5 +216,5 @@ def sign_error_environments(
     )
 
 
-def _level_words(records: Records, levels: Integers, axes: Integers) -> list[str]:
-    return [str(records.levels[axis][level]) for axis, level in zip(axes, levels, strict=True)]
+def _level_words(networks: NetworkTable, levels: Integers, axes: Integers) -> list[str]:
+    return [str(networks.levels[axis][level]) for axis, level in zip(axes, levels, strict=True)]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from genbench.errors import UserError
 from genbench.scoring.bootstrap import RESAMPLES, affordable, interval, multiplicities, quantile
+from genbench.scoring.network_table import NetworkTable
 from genbench.scoring.pairs import ranges
-from genbench.scoring.records import Records
 from genbench.scoring.tidy import tidy
 from genbench.scoring.weighted_median import weighted_medians
 
@@ -33,17 +33,17 @@ Integers = NDArray[np.int64]
 Singles = NDArray[np.float32]
 
 
-def group_key(records: Records, group_by: Sequence[str] = ()) -> tuple[int, ...]:
+def group_key(networks: NetworkTable, group_by: Sequence[str] = ()) -> tuple[int, ...]:
     """Places of the hyperparameters that make the groups; by default those of data set and architecture."""
-    wanted = tuple(group_by) or records.group_by
+    wanted = tuple(group_by) or networks.group_by
     for name in wanted:
-        if name not in records.hyperparameters:
+        if name not in networks.hyperparameters:
             raise UserError(
-                f"{records.source}: no hyperparameter {name!r} to group by; "
-                f"there are {', '.join(records.hyperparameters)}"
+                f"{networks.source}: no hyperparameter {name!r} to group by; "
+                f"there are {', '.join(networks.hyperparameters)}"
             )
-    names = wanted or tuple(n for n in records.hyperparameters if n in (*_DATASET, *_ARCHITECTURE))
-    return tuple(records.hyperparameters.index(name) for name in names)
+    names = wanted or tuple(n for n in networks.hyperparameters if n in (*_DATASET, *_ARCHITECTURE))
+    return tuple(networks.hyperparameters.index(name) for name in names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,26 +56,26 @@ class _Pairs:
     """(pairs,) whether the two runs have the same hyperparameters."""
 
 
-def _comparable_errors(records: Records) -> tuple[Floats, float]:
+def _comparable_errors(networks: NetworkTable) -> tuple[Floats, float]:
     """Errors, and the factor that delta is to be multiplied with.
 
     With one test size they are counts of wrong images: as fractions, a hundredth of the pairs that are
     exactly delta apart would be lost to rounding.
     """
-    if records.test_error is None:
+    if networks.test_error is None:
         raise UserError(
-            f"{records.source}: no column 'test_error', by which CMS finds runs of equal error; "
+            f"{networks.source}: no column 'test_error', by which CMS finds runs of equal error; "
             "name yours with --test-error COLUMN"
         )
-    size = records.test_size
+    size = networks.test_size
     if size is not None and np.ptp(size) == 0:
-        return np.rint(records.test_error * size[0]), float(size[0])
-    return records.test_error, 1.0
+        return np.rint(networks.test_error * size[0]), float(size[0])
+    return networks.test_error, 1.0
 
 
-def _by_error(records: Records, rows: Integers, delta: float) -> tuple[Integers, Integers]:
+def _by_error(networks: NetworkTable, rows: Integers, delta: float) -> tuple[Integers, Integers]:
     """Rows in increasing order of their error, and how many of those after each one are close to it."""
-    error, factor = _comparable_errors(records)
+    error, factor = _comparable_errors(networks)
     order = rows[np.argsort(error[rows], kind="stable")]
     ordered = error[order]
     # The slack is far below one image, and far above rounding.
@@ -83,19 +83,19 @@ def _by_error(records: Records, rows: Integers, delta: float) -> tuple[Integers,
     return order, last - np.arange(len(order)) - 1
 
 
-def _close_pairs(records: Records, rows: Integers, delta: float) -> _Pairs:
-    order, close = _by_error(records, rows, delta)
+def _close_pairs(networks: NetworkTable, rows: Integers, delta: float) -> _Pairs:
+    order, close = _by_error(networks, rows, delta)
     place = np.arange(len(order))
     first, second = order[np.repeat(place, close)], order[ranges(place + 1, close)]
-    return _Pairs(first, second, records.combo[first] == records.combo[second])
+    return _Pairs(first, second, networks.combo[first] == networks.combo[second])
 
 
-def _logarithms(records: Records) -> Floats:
+def _logarithms(networks: NetworkTable) -> Floats:
     """(rows, measures) log C; a column is NaN where C is not positive somewhere."""
     columns = []
-    for place, name in enumerate(records.measures):
-        reading = -records.readings[:, place] if name in records.flipped else records.readings[:, place]
-        if name in records.logarithms:
+    for place, name in enumerate(networks.measures):
+        reading = -networks.readings[:, place] if name in networks.flipped else networks.readings[:, place]
+        if name in networks.logarithms:
             columns.append(reading)
         elif (reading > 0).all():
             columns.append(np.log(reading))
@@ -138,7 +138,7 @@ def _resampled(logarithms: Floats, pairs: _Pairs, drawn: Singles, generator: np.
 
 
 def cms(
-    records: Records,
+    networks: NetworkTable,
     *,
     deltas: Sequence[float] = DELTAS,
     group_by: Sequence[str] = (),
@@ -159,7 +159,7 @@ def cms(
     CMS_seed and CMS_inter; `count` the groups that have it (for one group, its pairs) of those `available`.
     """
     rows: list[dict[str, Any]] = []
-    for table, dropped in records.without_gaps():
+    for table, dropped in networks.without_gaps():
         key = group_key(table, group_by)
         values, label = np.unique(table.codes[:, list(key)], axis=0, return_inverse=True)
         names = [table.describe(_spread(table, value, key), key) or "all runs" for value in values]
@@ -187,14 +187,14 @@ def cms(
     return tidy("cms", rows)
 
 
-def _spread(records: Records, value: Integers, key: tuple[int, ...]) -> Integers:
-    codes = np.zeros(len(records.hyperparameters), dtype=np.int64)
+def _spread(networks: NetworkTable, value: Integers, key: tuple[int, ...]) -> Integers:
+    codes = np.zeros(len(networks.hyperparameters), dtype=np.int64)
     codes[list(key)] = value
     return codes
 
 
 def _rows(
-    records: Records,
+    networks: NetworkTable,
     dropped: int,
     draws: int,
     delta: str,
@@ -207,11 +207,11 @@ def _rows(
     rows: list[dict[str, Any]] = []
     low, high = interval(np.moveaxis(by_draw, 1, 0))
     middle, middle_low, middle_high = _over_groups(by_group, by_draw)
-    for k, measure in enumerate(records.measures):
+    for k, measure in enumerate(networks.measures):
         positive = bool(np.isfinite(by_group[:, k]).any())
         common = {
             "measure": measure,
-            "rows": len(records),
+            "rows": len(networks),
             "dropped": dropped,
             "resamples": draws,
             "target": "test_error",

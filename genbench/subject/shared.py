@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from genbench.contract import Estimate
 from genbench.errors import NotApplicable
+from genbench.plugin.contract import Estimate
 
 if TYPE_CHECKING:
     from genbench.subject.parts import Part, PartSource

@@ -80,7 +80,7 @@ class Subject(SharedParts):
         self.seed = seed
         """Seed of this reading: a function of suite, subject, measure and repeat."""
         self.used: set[str] = set()
-        """Which of `genbench.contract.NEEDS` were asked for, so that `genbench check` can compare."""
+        """Which of `genbench.plugin.contract.NEEDS` were asked for, so that `genbench check` can compare."""
 
     @classmethod
     def from_module(
@@ -158,7 +158,7 @@ class Subject(SharedParts):
 
     @property
     def provides(self) -> frozenset[str]:
-        """Which of `genbench.contract.NEEDS` this subject can give."""
+        """Which of `genbench.plugin.contract.NEEDS` this subject can give."""
         given = {"weights", "training_data", "gradients"}
         if self._network.initial_model is not None:
             given.add("initial_weights")

@@ -83,7 +83,7 @@ def table(path: Path, content: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def known_keys(path: Path, table: str, found: Mapping[str, Any], known: Iterable[str]) -> None:
     """Refuse a key that means nothing, with the nearest that does."""
-    from genbench.registry import unknown_name
+    from genbench.plugin.registry import unknown_name
 
     for name in found:
         if name not in known:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from genbench.errors import UserError
-from genbench.registry import load_registry
+from genbench.plugin.registry import load_registry
 from genbench.suites.fields import TEXT, check, check_table, choice, known_keys, table
 
 __all__ = ["Suite", "load_suite", "read_suite"]
@@ -70,8 +70,8 @@ def load_suite(spec: str, *, quick: bool = False, changes: Mapping[str, Any] | N
 
 def read_suite(path: Path, *, quick: bool = False, changes: Mapping[str, Any] | None = None) -> Suite:
     """Read and check the suite in `path`, with values replaced by `changes` ("table.key" to value)."""
-    from genbench.suites.population import read_population
-    from genbench.suites.testbed import read_testbed
+    from genbench.population.suite import read_population
+    from genbench.testbed.suite import read_testbed
 
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))

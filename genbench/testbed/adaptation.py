@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from genbench.errors import UserError
 
-__all__ = ["AdaptedNetwork", "Recipe", "Trace", "adapt", "read_state", "rounded_state"]
+__all__ = ["AdaptationRecipe", "AdaptedNetwork", "Trace", "adapt", "read_state", "rounded_state"]
 
 
 class AdaptedNetwork(nn.Module):
@@ -36,7 +36,7 @@ class AdaptedNetwork(nn.Module):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class AdaptationRecipe:
     """How to adapt; the table [adapt] of a suite."""
 
     method: str
@@ -72,7 +72,7 @@ class Trace:
         return {name: torch.tensor(values, dtype=torch.float64) for name, values in vars(self).items()}
 
 
-def adapt(network: AdaptedNetwork, images: Tensor, labels: Tensor, recipe: Recipe) -> Trace:
+def adapt(network: AdaptedNetwork, images: Tensor, labels: Tensor, recipe: AdaptationRecipe) -> Trace:
     """Fine-tune `network` in place on preprocessed `images`; the order of batches is a function of the seed.
 
     AdamW with a one-epoch warm-up and a cosine decay, early stopping on the training loss.

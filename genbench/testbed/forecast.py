@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from genbench.contract import BackboneRequest, DataRequest
 from genbench.engine.cells import Cell
-from genbench.registry import load_registry
+from genbench.plugin.contract import BackboneRequest, DataRequest
+from genbench.plugin.registry import load_registry
 from genbench.suites import TestbedSuite
 
 __all__ = ["CellForecast", "Speed", "forecast_cells", "image_counts", "probe"]

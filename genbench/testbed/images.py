@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from genbench.contract import DataRequest
 from genbench.data.images import ImageData, ImageSplit
 from genbench.errors import UserError
 from genbench.keys import derive_seed
-from genbench.registry import load_registry
+from genbench.plugin.contract import DataRequest
+from genbench.plugin.registry import load_registry
 
 __all__ = ["augment", "chosen_images", "load_data"]
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from genbench.engine.store import Store, read_manifest
 from genbench.keys import file_hash
-from genbench.packs import Comparison, Pack, new_pack, packed
+from genbench.packs.pack import Comparison, Pack, new_pack, packed
 from genbench.suites import TestbedSuite
-from genbench.testbed.cubes import CUBE_FILE
+from genbench.testbed.cube_steps import CUBE_FILE
 from genbench.testbed.plan import TestbedPlan
 
 __all__ = ["CUBE_TOLERANCE", "build_pack", "compare"]
@@ -85,7 +85,7 @@ def _compared_networks(name: str, shipped: Path, rebuilt: Path) -> Comparison:
 
 
 def _compared_cubes(name: str, shipped: Path, rebuilt: Path) -> Comparison:
-    from genbench.scoring.cube import STATISTICS, read_cube
+    from genbench.testbed.cube import STATISTICS, read_cube
 
     first, second = read_cube(shipped), read_cube(rebuilt)
     if first.sizes != second.sizes:

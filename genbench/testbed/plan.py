@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from genbench.contract import Availability, BackboneRequest, DataRequest
 from genbench.engine.cells import Cell, SubjectCells, make_cell
 from genbench.keys import derive_seed, file_hash
-from genbench.packs import Pack, unpacked_cell
-from genbench.registry import load_registry
+from genbench.packs.pack import Pack, unpacked_cell
+from genbench.plugin.contract import Availability, BackboneRequest, DataRequest
+from genbench.plugin.registry import load_registry
 from genbench.suites import TestbedSuite
 
 __all__ = ["Family", "TestbedPlan", "plan_testbed"]
@@ -231,7 +231,7 @@ def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cel
         {
             "step": _VERSION,
             "kappa": suite.testbed["kappa"],
-            "reading": "normalised",
+            "scales": "normalised",
             "weights": [1.0, 1.0, 1.0],
             # A pack's cube may hold more models than were asked for.
             "backbones": backbones,

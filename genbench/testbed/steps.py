@@ -16,16 +16,16 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from genbench.contract import BackboneRequest, DegradationTask
 from genbench.data.images import TensorImages
 from genbench.engine.store import read_manifest
 from genbench.errors import UserError
-from genbench.registry import load_registry
+from genbench.plugin.contract import BackboneRequest, DegradationTask
+from genbench.plugin.registry import load_registry
 from genbench.subject.subject import TrainedNetwork
-from genbench.testbed.adaptation import AdaptedNetwork, Recipe, adapt, read_state, rounded_state
+from genbench.testbed.adaptation import AdaptationRecipe, AdaptedNetwork, adapt, read_state, rounded_state
 from genbench.testbed.degradations.calibrate import calibrate, degrade
-from genbench.testbed.evidence import judge
 from genbench.testbed.images import augment, chosen_images, load_data
+from genbench.testbed.judged import judge
 from genbench.zoo.features import extract_features
 from genbench.zoo.loaded import LoadedBackbone
 
@@ -106,7 +106,7 @@ def adapted_network(inputs: Mapping[str, Any], parents: Mapping[str, Path], out:
     pixels, labels = _images(parents["training"])
     classes = int(inputs["classes"])
     network = AdaptedNetwork(backbone.module, backbone.feature_width, classes, int(inputs["head_seed"]))
-    recipe = Recipe(**{f.name: inputs[f.name] for f in fields(Recipe)})
+    recipe = AdaptationRecipe(**{f.name: inputs[f.name] for f in fields(AdaptationRecipe)})
     prepared = backbone.preprocess(pixels)
     trace = adapt(network, prepared, labels, recipe)
     network.load_state_dict(read_state(rounded_state(network)))

@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from genbench.errors import UserError
-from genbench.scoring.cube import AXES, DIMS, STATISTICS, check_cube, marginals
+from genbench.testbed.cube import AXES, DIMS, STATISTICS, check_cube, marginals
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["READINGS", "TOLERANCE", "TradeOff", "trade_off"]
+__all__ = ["SCALES", "TOLERANCE", "TradeOff", "trade_off"]
 
-READINGS = ("normalised", "squared", "released")
+SCALES = ("normalised", "squared", "released")
 
 TOLERANCE = 1e-3
 """Largest certified gap to the brute-force scan, as a share of the objective."""
@@ -50,7 +50,7 @@ Array = NDArray[np.float64]
 class TradeOff:
     """The trade-off point of a cube, and how far it can be trusted."""
 
-    reading: str
+    scales: str
     weights: tuple[float, float, float]
     """(l1, l2, l3), of zero-shot, SSIM and model size."""
     ssim: float
@@ -91,7 +91,7 @@ class TradeOff:
 
 
 def trade_off(
-    cube: xr.Dataset, reading: str = "normalised", weights: tuple[float, float, float] = (1, 1, 1)
+    cube: xr.Dataset, scales: str = "normalised", weights: tuple[float, float, float] = (1, 1, 1)
 ) -> TradeOff:
     """The point of the cube's continuous box that minimises S + ‖C‖² (Eq. 4) in one of three readings.
 
@@ -115,7 +115,7 @@ def trade_off(
     why.
     """
     cube = check_cube(cube)
-    objective = _make_objective(cube, reading, weights)
+    objective = _make_objective(cube, scales, weights)
     starts = _promising(objective)
     best_scanned, scanned, scanned_points = _brute_force(objective)
 
@@ -144,7 +144,7 @@ def trade_off(
         for statistic in ("error_mean", "kappa_mean")
     )
     return TradeOff(
-        reading=reading,
+        scales=scales,
         weights=weights,
         ssim=at["ssim"],
         zero_shot=at["zero_shot"],
@@ -227,9 +227,9 @@ class _Objective:
         return float(self.on_grid([point[i : i + 1] for i in range(3)]).item())
 
 
-def _make_objective(cube: xr.Dataset, reading: str, weights: tuple[float, float, float]) -> _Objective:
-    if reading not in READINGS:
-        raise UserError(f"no reading {reading!r} of the trade-off; there are {', '.join(READINGS)}")
+def _make_objective(cube: xr.Dataset, scales: str, weights: tuple[float, float, float]) -> _Objective:
+    if scales not in SCALES:
+        raise UserError(f"no scales {scales!r} of the trade-off; there are {', '.join(SCALES)}")
     if len(weights) != 3 or not all(0 <= w < np.inf for w in weights) or not any(weights):
         raise UserError(
             f"the weights of the trade-off are {weights}; give three numbers of at least 0, not all 0"
@@ -240,10 +240,10 @@ def _make_objective(cube: xr.Dataset, reading: str, weights: tuple[float, float,
     table = np.asarray(sum(cube[name].values.astype(np.float64) for name in STATISTICS))
     bounds = [1 - cube["zero_shot"].values, cube["ssim"].values, _scaled(cube["weights"].values)]
     prices = np.array(weights, dtype=np.float64)
-    if reading == "normalised":
+    if scales == "normalised":
         table, bounds, prices = _scaled(table), [_scaled(v) for v in bounds], prices / prices.sum()
     first, second, third = (
-        _Price(v, float(price), reading == "released") for v, price in zip(bounds, prices, strict=True)
+        _Price(v, float(price), scales == "released") for v, price in zip(bounds, prices, strict=True)
     )
     return _Objective(table, (first, second, third))
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from genbench.contract import Availability, Backbone, BackboneRequest
 from genbench.keys import file_hash
+from genbench.plugin.contract import Availability, Backbone, BackboneRequest
 from genbench.zoo.weights import (
     WeightSource,
     download_from_hub,

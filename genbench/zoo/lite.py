@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genbench.contract import Availability, Backbone, BackboneRequest
 from genbench.keys import file_hash
+from genbench.plugin.contract import Availability, Backbone, BackboneRequest
 from genbench.zoo.weights import WeightSource, fit_state, published_size, read_state
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genbench.contract import Availability, Backbone, BackboneRequest
 from genbench.errors import UserError
 from genbench.keys import file_hash
+from genbench.plugin.contract import Availability, Backbone, BackboneRequest
 from genbench.zoo.weights import (
     WeightSource,
     download_checkpoint,

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genbench.contract import Availability, BackboneRequest
 from genbench.errors import UserError
+from genbench.plugin.contract import Availability, BackboneRequest
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -98,7 +98,7 @@ class WeightSource:
 
 def import_library(name: str) -> Any:
     """Import open_clip or timm, even beside a torchvision whose compiled operators cannot load."""
-    importlib.import_module("genbench.zoo._torchvision")
+    importlib.import_module("genbench._torchvision")
     return importlib.import_module(name)
 
 

@@ -11,8 +11,8 @@ import lzma
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genbench.contract import Availability, DataRequest, Dataset
 from genbench.errors import UserError
+from genbench.plugin.contract import Availability, DataRequest, Dataset
 
 if TYPE_CHECKING:
     from genbench.data.images import ImageData

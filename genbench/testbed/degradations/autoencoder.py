@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from genbench.contract import DegradationTask, Dial
 from genbench.keys import derive_seed
+from genbench.plugin.contract import DegradationTask, Dial
 from genbench.testbed.degradations.networks import in_fixed_batches, one_thread, remembering, seeded, train
 from genbench.testbed.degradations.randomness import normal_noise
 

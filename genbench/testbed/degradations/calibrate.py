@@ -9,8 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from genbench.contract import Dial
 from genbench.errors import ContractError, UserError
+from genbench.plugin.contract import Dial
 from genbench.testbed.ssim import WINDOW, ssim
 
 __all__ = ["BAR", "Calibrated", "ImageSource", "calibrate", "degrade"]

@@ -14,9 +14,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from genbench.contract import DegradationTask, Dial
 from genbench.errors import UserError
 from genbench.keys import derive_seed
+from genbench.plugin.contract import DegradationTask, Dial
 from genbench.testbed.degradations.randomness import even_shares
 
 __all__ = ["fit"]

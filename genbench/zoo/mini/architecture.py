@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import genbench.zoo._torchvision  # noqa: F401  before open_clip, which imports torchvision
+import genbench._torchvision  # noqa: F401  before open_clip, which imports torchvision
 
 # isort: split
 from efficientnet_pytorch import EfficientNet

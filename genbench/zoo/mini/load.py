@@ -13,8 +13,8 @@ from safetensors.torch import load as parse_safetensors
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from genbench.contract import BackboneRequest
 from genbench.errors import UserError
+from genbench.plugin.contract import BackboneRequest
 from genbench.zoo.loaded import LoadedBackbone
 from genbench.zoo.mini.architecture import MiniEfficientNet, build_clip
 from genbench.zoo.mini.files import REBUILD, find_files

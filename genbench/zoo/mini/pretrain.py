@@ -7,7 +7,7 @@ rounding differs and the weights with it, but not what they can do.
 
 from __future__ import annotations
 
-import genbench.zoo._torchvision  # noqa: F401  before open_clip, which imports torchvision
+import genbench._torchvision  # noqa: F401  before open_clip, which imports torchvision
 
 # isort: split
 import argparse
@@ -38,7 +38,7 @@ from genbench.zoo.mini.load import preprocess
 from genbench.zoo.mini.sizes import CLIP_SIZES, EFFICIENTNET_SIZES
 from genbench.zoo.mini.tokens import Tokenizer
 
-__all__ = ["Recipe", "pretrain"]
+__all__ = ["PretrainingRecipe", "pretrain"]
 
 IMAGES_PER_LETTER = 200
 
@@ -47,7 +47,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class PretrainingRecipe:
     """How a family is trained: AdamW, a linear warm-up, then a cosine down to nothing."""
 
     images: int
@@ -64,8 +64,8 @@ class Recipe:
 
 
 RECIPES = {
-    "mini-clip": Recipe(130_000, 128, 2.5e-3, 0.1, clip_norm=1.0, bfloat16=True),
-    "mini-efficientnet": Recipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False),
+    "mini-clip": PretrainingRecipe(130_000, 128, 2.5e-3, 0.1, clip_norm=1.0, bfloat16=True),
+    "mini-efficientnet": PretrainingRecipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False),
 }
 
 
@@ -148,7 +148,11 @@ def _batches(pool: Tensor, size: int, rng: np.random.Generator) -> Iterator[tupl
 
 
 def _train(
-    name: str, model: nn.Module, loss: Loss, recipe: Recipe, batches: Iterator[tuple[Tensor, Tensor]]
+    name: str,
+    model: nn.Module,
+    loss: Loss,
+    recipe: PretrainingRecipe,
+    batches: Iterator[tuple[Tensor, Tensor]],
 ) -> list[dict[str, float]]:
     model.train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     matrices = [p for p in model.parameters() if p.ndim > 1]

@@ -1,0 +1,107 @@
+"""What `genbench doctor` looks at."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from genbench.plugin.registry import load_registry
+
+__all__ = ["Finding", "examine"]
+
+_PACKAGES = (
+    "torch", "torchvision", "numpy", "scikit-learn", "safetensors", "timm", "open-clip-torch",
+    "efficientnet-pytorch", "click", "pluggy", "rich", "psutil",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at."""
+
+    what: str
+    status: str
+    """ok, note or problem."""
+    detail: str
+
+
+def examine(store: Path) -> Iterator[Finding]:
+    """Look at everything that a run needs."""
+    yield _python()
+    yield _platform()
+    yield _machine()
+    yield from _packages()
+    yield _torch()
+    yield from _plugins()
+    yield _store(store)
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
+
+
+def _platform() -> Finding:
+    if not hasattr(os, "fork"):
+        return Finding(
+            "platform", "problem", f"{platform.system()} cannot fork processes; use Linux, macOS or WSL"
+        )
+    if not sys.platform.startswith("linux"):
+        detail = f"{platform.platform()}: memory limits are watched, not enforced by the kernel"
+        return Finding("platform", "note", detail)
+    return Finding("platform", "ok", platform.platform())
+
+
+def _machine() -> Finding:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    detail = (
+        f"{os.cpu_count()} cores, {memory.total / 2**30:.0f} GiB of memory "
+        f"({memory.available / 2**30:.0f} GiB free)"
+    )
+    return Finding("machine", "ok" if memory.available > 2**31 else "note", detail)
+
+
+def _packages() -> Iterator[Finding]:
+    for name in _PACKAGES:
+        try:
+            yield Finding(name, "ok", version(name))
+        except PackageNotFoundError:
+            yield Finding(name, "problem", f"not installed; run: pip install {name}")
+
+
+def _torch() -> Finding:
+    """Imported in a process of its own: a broken torch may crash the interpreter."""
+    code = "import torch; print(torch.ones(2).sum().item(), torch.get_num_threads())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return Finding("torch works", "problem", f"{last}; reinstall torch")
+    return Finding("torch works", "ok", "imports and computes")
+
+
+def _plugins() -> Iterator[Finding]:
+    for report in load_registry().plugins:
+        if report.ok:
+            offered = sum(len(names) for names in report.offers.values())
+            yield Finding(f"plugin {report.source.plugin}", "ok", f"{report.source}, offers {offered}")
+        else:
+            yield Finding(f"plugin {report.source.plugin}", "problem", "; ".join(report.problems))
+
+
+def _store(store: Path) -> Finding:
+    folder = next(path for path in (store.absolute(), *store.absolute().parents) if path.exists())
+    if not os.access(folder, os.W_OK):
+        return Finding("store", "problem", f"{folder} cannot be written to; choose another with --store")
+    free = shutil.disk_usage(folder).free
+    detail = f"{store}, {free / 2**30:.1f} GiB free"
+    return Finding("store", "ok" if free > 2**30 else "problem", detail)

@@ -1,0 +1,1 @@
+"""Evidence packs: trained networks and what they did on held-out data, as files with hashes."""

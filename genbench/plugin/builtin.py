@@ -1,0 +1,62 @@
+"""Everything built in, registered through the same hooks that outsiders use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from genbench.plugin.contract import Executor, SuiteFile
+from genbench.plugin.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from genbench.plugin.contract import Backbone, Dataset, Degradation, Measure
+
+_SUITES = Path(__file__).parent.parent / "suites"
+
+
+@hookimpl
+def genbench_measures() -> list[Measure]:
+    """Measures of the papers and the baselines."""
+    from genbench.measures import MEASURES
+
+    return MEASURES
+
+
+@hookimpl
+def genbench_datasets() -> list[Dataset]:
+    """Embedded data sets, and readers for those on disk."""
+    from genbench.data import digits, folder, glyphs, imagenet, torchvision_sets
+
+    embedded = [glyphs.DATASET, digits.DATASET]
+    return [*embedded, *torchvision_sets.DATASETS, *imagenet.DATASETS, *folder.DATASETS]
+
+
+@hookimpl
+def genbench_backbones() -> list[Backbone]:
+    """Pretrained networks."""
+    from genbench.zoo import clip, efficientnet, lite, mini, timm_models
+
+    published = [*clip.BACKBONES, *efficientnet.BACKBONES, *lite.BACKBONES, *timm_models.BACKBONES]
+    return [*mini.BACKBONES, *published]
+
+
+@hookimpl
+def genbench_degradations() -> list[Degradation]:
+    """Ways to degrade images to a target SSIM, the default first."""
+    from genbench.testbed.degradations import DEGRADATIONS
+
+    return DEGRADATIONS
+
+
+@hookimpl
+def genbench_suites() -> list[SuiteFile]:
+    """The suites that ship with genbench, named by their files."""
+    return [SuiteFile(path.stem, path) for path in sorted(_SUITES.glob("*.toml"))]
+
+
+@hookimpl
+def genbench_executors() -> list[Executor]:
+    """Worker processes on this machine."""
+    from genbench.engine.local import LocalExecutor
+
+    return [Executor("local", "worker processes on this machine", LocalExecutor)]

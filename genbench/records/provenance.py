@@ -1,0 +1,112 @@
+"""Where a result comes from: code, data, packages and machine, as JSON values without a time stamp."""
+
+from __future__ import annotations
+
+import inspect
+import platform
+import subprocess
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from genbench import __version__
+from genbench.keys import derive_seed, file_hash
+from genbench.packs.pack import Pack
+from genbench.plugin.contract import Measure
+from genbench.plugin.registry import Entry
+from genbench.run.runs import Plan, measure_fingerprint
+
+__all__ = ["PACKAGES", "bootstrap_seed", "package_versions", "plugin_record", "provenance", "weight_hashes"]
+
+PACKAGES = (
+    "efficientnet-pytorch", "numpy", "open-clip-torch", "safetensors", "scikit-learn", "scipy", "timm",
+    "torch", "torchvision", "xarray",
+)  # fmt: skip
+"""Those whose version can change a reading or a score."""
+
+_CHECKOUT = Path(__file__).parent.parent.parent
+
+
+def provenance(plan: Plan, measure: str) -> dict[str, Any]:
+    """What the readings of one measure of a run were made from."""
+    pack = plan.evidence.pack
+    return {
+        "genbench": __version__,
+        "suite_sha256": file_hash(plan.suite.path),
+        "evidence": None if pack is None else pack.version,
+        "data_sha256": None if pack is None else pack.manifest["data_hash"],
+        "networks": {} if pack is None else weight_hashes(pack, [s.label for s in plan.evidence.subjects]),
+        "packages": package_versions(),
+        "platform": {
+            "system": platform.system(),
+            "machine": platform.machine(),
+            "libc": " ".join(platform.libc_ver()),
+            "python": platform.python_version(),
+        },
+        "seeds": {"bootstrap": bootstrap_seed(plan.suite.name)},
+        "git": _git(),
+        "command": f"genbench run --suite {plan.suite.name} --measure {measure}",
+    }
+
+
+def weight_hashes(pack: Pack, subjects: Sequence[str]) -> dict[str, str]:
+    """sha256 of the weights in a pack: by network, or by stack of networks."""
+    weights = "final.safetensors"
+    if "networks" in pack.manifest:
+        entries = pack.manifest["networks"]
+        return {name: entries[name]["files"][weights]["sha256"] for name in subjects}
+    files = [block["trained"]["files"][weights] for block in pack.manifest["blocks"]]
+    return {file["file"]: file["sha256"] for file in files}
+
+
+def bootstrap_seed(suite: str) -> int:
+    """The seed of the resamples behind every interval of a suite."""
+    return derive_seed(suite, "bootstrap") % 2**32
+
+
+def package_versions() -> dict[str, str]:
+    """Name to version of the packages that can change a number; those not installed are left out."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def plugin_record(entry: Entry[Measure]) -> dict[str, Any]:
+    """Who offers a measure, and the hash of its code."""
+    source = entry.source
+    built_in = source.kind == "built-in"
+    return {
+        "kind": source.kind,
+        # The path of a single file is of no use to anyone else.
+        "name": Path(source.plugin).name if source.kind == "file" else source.plugin,
+        "distribution": "genbench" if built_in else source.distribution,
+        "version": __version__ if built_in else source.version,
+        "sha256": file_hash(Path(inspect.getfile(entry.item.function)))
+        if built_in
+        else measure_fingerprint(entry),
+    }
+
+
+def _git() -> dict[str, Any] | None:
+    """Commit of the checkout and whether anything but boards was changed; None where there is none."""
+    if not (_CHECKOUT / ".git").exists():
+        return None
+    commit = _asked("rev-parse", "HEAD")
+    # Records lie in leaderboards/: writing one must not make the next one dirty.
+    changes = _asked("status", "--porcelain", "--", ".", ":(exclude)leaderboards")
+    return None if commit is None or changes is None else {"commit": commit, "dirty": bool(changes)}
+
+
+def _asked(*words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=_CHECKOUT, capture_output=True, text=True, check=True, timeout=20
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,232 @@
+"""How much of a plan is done, and what the rest will take."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from genbench.engine.cells import Cell
+from genbench.engine.store import stored_folder
+from genbench.run.runs import Plan
+from genbench.suites import TestbedSuite
+
+__all__ = ["KIND_NAMES", "Forecast", "duration", "estimate"]
+
+KIND_NAMES = {
+    "training_data": "training data",
+    "heldout_data": "held-out data",
+    "network": "train network",
+    "evidence": "evaluate network",
+    "population_training": "training images",
+    "population_heldout": "held-out images",
+    "population_shifts": "corrupt images",
+    "population_block": "train a stack",
+    "population_network": "take out network",
+    "population_evidence": "evaluate a stack",
+    "images": "choose images",
+    "noise": "degrade images",
+    "adapted": "adapt backbone",
+    "features": "extract features",
+    "testbed_evidence": "fit heads, judge",
+    "cube": "make cube",
+    "tradeoff": "trade-off point",
+    "unpacked": "unpack evidence",
+    "reading": "take reading",
+}
+
+_FIRST_GUESS = {
+    "training_data": 1.0,
+    "heldout_data": 1.0,
+    "network": 2.5,
+    "evidence": 0.1,
+    "population_block": 25.0,
+    "population_network": 0.1,
+    "population_evidence": 5.0,
+    "tradeoff": 2.0,
+    "unpacked": 0.1,
+    "reading": 0.5,
+}
+"""Seconds of a cell on one core of a common machine, until the store has a history of its own."""
+
+_SMALL_NETWORKS = {"reading": 0.1}
+"""What differs for the networks of a population."""
+
+_PROBED = frozenset({"adapted", "features", "noise", "testbed_evidence"})
+"""Kinds whose cells differ so much in size that only a look at each tells how long it takes."""
+
+_WORKER_START = 2.0
+"""Seconds until a worker has imported torch."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Cells by kind, how many are stored, and what the others will take."""
+
+    suite: str
+    quick: bool
+    cells: dict[str, int]
+    """Cells that are part of the answer, by kind: what is made on demand counts if it is demanded."""
+    stored: dict[str, int]
+    work: dict[str, float]
+    """Seconds of one core, by kind, that are left."""
+    longest: float
+    """Seconds of the longest cell left: no number of workers goes below."""
+    workers: int
+    forward_passes: int = 0
+    disk_bytes: int = 0
+    memory_bytes: int = 0
+    """Of the largest cell left."""
+    missing: list[str] = field(default_factory=list)
+    """What is not on this machine."""
+
+    def seconds_with(self, workers: int) -> float:
+        """Expected wall time."""
+        total = sum(self.work.values())
+        return max(total / workers, self.longest) + _WORKER_START if total else 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Expected wall time with `workers`."""
+        return self.seconds_with(self.workers)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One per kind of cell."""
+        return [
+            {
+                "step": KIND_NAMES.get(kind, kind),
+                "cells": count,
+                "stored": self.stored[kind],
+                "to compute": count - self.stored[kind],
+                "seconds": f"{self.work.get(kind, 0.0):.3g}",
+            }
+            for kind, count in self.cells.items()
+        ]
+
+    def sentence(self) -> str:
+        """The plan in one line."""
+        total, stored = sum(self.cells.values()), sum(self.stored.values())
+        if total == stored:
+            return f"all {total} cells are stored; nothing to compute"
+        return f"{total - stored} of {total} cells to compute, about {self._time(self.workers)}"
+
+    def _time(self, workers: int) -> str:
+        return f"{duration(self.seconds_with(workers))} with {workers} worker{'s' if workers > 1 else ''}"
+
+    def details(self) -> list[str]:
+        """Further lines for `genbench plan`."""
+        lines = []
+        if self.forward_passes:
+            lines.append(f"{self.forward_passes:,} images through backbones, forward or in training")
+        if self.disk_bytes:
+            disk, memory = _size(self.disk_bytes), _size(self.memory_bytes)
+            lines.append(f"about {disk} on disk, {memory} of memory a worker")
+        if any(self.work.values()):
+            others = [n for n in (1, 4, 16, 64) if n != self.workers]
+            lines.append("elsewhere: " + ", ".join(self._time(n) for n in others))
+        lines += self.missing[:2]
+        if len(self.missing) > 2:
+            more = len(self.missing) - 2
+            lines.append(f"and {more} more are missing; `genbench backbones NAME` says what to fetch")
+        return lines
+
+    def record(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "suite": self.suite,
+            "quick": self.quick,
+            "steps": self.rows(),
+            "cells": sum(self.cells.values()),
+            "stored": sum(self.stored.values()),
+            "seconds": self.seconds,
+            "seconds_with": {str(n): self.seconds_with(n) for n in (1, 2, 4, 8, 16, 32, 64)},
+            "workers": self.workers,
+            "forward_passes": self.forward_passes,
+            "disk_bytes": self.disk_bytes,
+            "memory_bytes": self.memory_bytes,
+            "missing": self.missing,
+        }
+
+
+def estimate(plan: Plan, store: Path, workers: int | None = None) -> Forecast:
+    """Look at the store, if there is one, without creating or changing anything."""
+    demanded = _demanded(plan.cells(), store)
+    cells = Counter(cell.kind for cell, _ in demanded)
+    stored = Counter(dict.fromkeys(cells, 0))
+    stored.update(cell.kind for cell, found in demanded if found)
+    left = [cell for cell, found in demanded if not found]
+    history = _history(store)
+    guess = _FIRST_GUESS if isinstance(plan.suite, TestbedSuite) else {**_FIRST_GUESS, **_SMALL_NETWORKS}
+    seconds = {cell.key: history.get(cell.kind, guess.get(cell.kind, 1.0)) for cell in left}
+    passes = disk = memory = 0
+    if isinstance(plan.suite, TestbedSuite) and any(cell.kind in _PROBED for cell in left):
+        from genbench.testbed.forecast import forecast_cells, image_counts, probe
+
+        names = {str(cell.inputs["backbone"]) for cell in left if "backbone" in cell.inputs}
+        counts = image_counts(plan.suite)
+        found = forecast_cells(plan.suite, left, probe(sorted(names)), counts)
+        seconds |= {key: one.seconds for key, one in found.items()}
+        passes = sum(one.forward_passes for one in found.values())
+        disk = sum(one.disk_bytes for one in found.values())
+        memory = max(one.memory_bytes for one in found.values())
+    work: Counter[str] = Counter()
+    for cell in left:
+        work[cell.kind] += seconds[cell.key]  # type: ignore[assignment]
+    return Forecast(
+        suite=plan.suite.name,
+        quick=plan.suite.quick,
+        cells=dict(cells),
+        stored=dict(stored),
+        work=dict(work),
+        longest=max(seconds.values(), default=0.0),
+        workers=workers or os.cpu_count() or 1,
+        forward_passes=passes,
+        disk_bytes=disk,
+        memory_bytes=memory,
+        missing=list(getattr(plan.evidence, "missing", ())),
+    )
+
+
+def _demanded(cells: list[Cell], store: Path) -> list[tuple[Cell, bool]]:
+    """Cells that are part of the answer, and whether each is stored; see `scheduler._Run.read_stored`."""
+    waiting: set[str] = set()
+    found = []
+    for cell in reversed(cells):
+        if cell.on_demand and cell.key not in waiting:
+            continue
+        stored = stored_folder(store, cell.key).is_dir()
+        found.append((cell, stored))
+        if not stored:
+            waiting.update(cell.parents.values())
+    return found[::-1]
+
+
+def _history(store: Path) -> dict[str, float]:
+    import sqlite3
+
+    file = store / "readings.sqlite"
+    if not file.is_file():
+        return {}
+    try:
+        with sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=5) as connection:
+            query = "SELECT kind, AVG(seconds) FROM events WHERE event = 'ok' GROUP BY kind"
+            return dict(connection.execute(query))
+    except sqlite3.Error:
+        return {}  # an estimate is no place to complain; `run` will
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} min"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.1f} days"
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GB" if count >= 2**30 else f"{max(1, round(count / 2**20))} MB"

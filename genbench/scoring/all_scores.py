@@ -1,0 +1,138 @@
+"""All scores of a record table together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from genbench.errors import UserError
+from genbench.scoring.affine import affine_oracle
+from genbench.scoring.bootstrap import RESAMPLES
+from genbench.scoring.independence import conditional_independence
+from genbench.scoring.kendall import granulated_kendall
+from genbench.scoring.network_table import NetworkTable
+from genbench.scoring.pgdl import pgdl_score
+from genbench.scoring.robust import MIN_N_EFF, Family, robust_sign_error, sign_error_environments
+from genbench.scoring.spread import cms
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["SCORES", "Options", "TableScores", "score_table"]
+
+SCORES = {
+    "sign_error": "robust sign-error (001)",
+    "affine_oracle": "affine oracle (001 App. B)",
+    "kendall": "granulated Kendall score (002)",
+    "independence": "conditional-independence score K (002)",
+    "pgdl": "PGDL score (003)",
+    "cms": "CMS and eCMS (000)",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to score; see the functions of each score."""
+
+    target: str = ""
+    family: Family = "strict"
+    noise_filter: bool = True
+    min_n_eff: float = MIN_N_EFF
+    group_by: tuple[str, ...] = ()
+    resamples: int = RESAMPLES
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class TableScores:
+    """Every number about a table."""
+
+    networks: NetworkTable
+    options: Options
+    scores: pd.DataFrame
+    """Tidy, one number per row; `genbench.scoring.tidy.COLUMNS`."""
+    environments: pd.DataFrame | None
+    """One row per measure and environment, worst first; None without the sign-error."""
+    skipped: dict[str, str]
+    """Scores that the table has no columns for and measures without readings, with the reason."""
+
+
+def score_table(
+    networks: NetworkTable,
+    scores: Sequence[str] = (),
+    options: Options | None = None,
+    tell: Callable[[str], None] = lambda score: None,
+) -> TableScores:
+    """Compute scores, all of them by default.
+
+    A score whose columns are missing is skipped with its reason, unless it was asked for by name.
+
+    Parameters
+    ----------
+    tell : called with the name of each score before it is computed.
+    """
+    import pandas as pd
+
+    chosen = options or Options()
+    _check(scores, networks, chosen)
+    present = np.isfinite(networks.readings).sum(axis=0)
+    skipped = {
+        name: ("it has one reading" if count else "it has no reading") + ", and scores compare networks"
+        for name, count in zip(networks.measures, present, strict=True)
+        if count < 2
+    }
+    networks = networks.select([name for name in networks.measures if name not in skipped])
+    run = _calls(networks, chosen)
+    frames: list[pd.DataFrame] = []
+    for name in scores or SCORES:
+        tell(name)
+        try:
+            frames.append(run[name]())
+        except UserError as problem:
+            if scores:
+                raise
+            skipped[name] = str(problem)
+    if not frames:
+        raise UserError(next(iter(skipped.values())))
+    environments = None
+    if "sign_error" in (scores or SCORES) and "sign_error" not in skipped:
+        environments = sign_error_environments(
+            networks,
+            target=chosen.target,
+            family=chosen.family,
+            noise_filter=chosen.noise_filter,
+            min_n_eff=chosen.min_n_eff,
+        )
+    return TableScores(networks, chosen, pd.concat(frames, ignore_index=True), environments, skipped)
+
+
+def _check(scores: Collection[str], networks: NetworkTable, options: Options) -> None:
+    for name in scores:
+        if name not in SCORES:
+            raise UserError(f"unknown score {name!r}; there are {', '.join(SCORES)}")
+    networks.target(options.target)
+
+
+def _calls(networks: NetworkTable, options: Options) -> dict[str, Callable[[], pd.DataFrame]]:
+    target, resamples, seed = options.target, options.resamples, options.seed
+    return {
+        "sign_error": lambda: robust_sign_error(
+            networks,
+            target=target,
+            family=options.family,
+            noise_filter=options.noise_filter,
+            min_n_eff=options.min_n_eff,
+            resamples=resamples,
+            seed=seed,
+        ),
+        "affine_oracle": lambda: affine_oracle(networks, target=target, resamples=resamples, seed=seed),
+        "kendall": lambda: granulated_kendall(networks, resamples=resamples, seed=seed),
+        "independence": lambda: conditional_independence(
+            networks, target=target, resamples=resamples, seed=seed
+        ),
+        "pgdl": lambda: pgdl_score(networks, target=target, resamples=resamples, seed=seed),
+        "cms": lambda: cms(networks, group_by=options.group_by, resamples=resamples, seed=seed),
+    }
