@@ -1,4 +1,4 @@
-"""NetworkTable of measures on the suite `nin-digits` as runs would have written them, with made-up readings."""
+"""Records of measures on the suite `nin-digits` as runs would have written them, with made-up readings."""
 
 from __future__ import annotations
 

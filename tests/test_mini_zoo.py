@@ -230,7 +230,7 @@ def test_the_pretraining_script_learns_and_repeats_itself(
         [torch.stack([torch.from_numpy(draw(c, "pretrain", i)) for i in range(6)]) for c in letters]
     )
     family = BY_NAME[name].family
-    short = pretrain.Recipe(1200, 12, 2e-3, 0.1, clip_norm=1.0, bfloat16=False)
+    short = pretrain.PretrainingRecipe(1200, 12, 2e-3, 0.1, clip_norm=1.0, bfloat16=False)
     monkeypatch.setitem(pretrain.RECIPES, family, short)
     contents = []
     for folder in (tmp_path / "one", tmp_path / "two"):

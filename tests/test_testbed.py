@@ -18,7 +18,7 @@ from genbench.errors import UserError
 from genbench.plugin.contract import BackboneRequest
 from genbench.plugin.registry import load_registry
 from genbench.suites import TestbedSuite, load_suite, read_suite
-from genbench.testbed.adaptation import AdaptedNetwork, Recipe, adapt, read_state, rounded_state
+from genbench.testbed.adaptation import AdaptationRecipe, AdaptedNetwork, adapt, read_state, rounded_state
 from genbench.testbed.cube import read_cube
 from genbench.testbed.heads import fit_heads
 from genbench.testbed.images import augment
@@ -29,7 +29,7 @@ from genbench.testbed.steps import load_subject
 
 pytestmark = pytest.mark.xdist_group("quick_store")  # one worker builds that store for all
 
-RECIPE = Recipe(
+RECIPE = AdaptationRecipe(
     method="finetune",
     epochs=3,
     batch_size=16,
