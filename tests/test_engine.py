@@ -17,6 +17,7 @@ from conftest import MEASURES, TINY_SUITE, cell_files, command, options, reading
 
 from genbench.engine.cells import Cell, make_cell
 from genbench.engine.local import Slot
+from genbench.engine.readings import READING
 from genbench.plugin.registry import load_registry
 
 
@@ -161,7 +162,7 @@ def test_a_ctrl_c_that_is_swallowed_stops_the_run_all_the_same(tmp_path) -> None
     with Store(tmp_path / "store") as store:
         table = ReadingTable(store)
         with pytest.raises(KeyboardInterrupt):
-            run_cells([make_cell("reading", "one", {})], store, table, Idle, Hungry())
+            run_cells([make_cell(READING, "one", {})], store, table, Idle, Hungry())
         table.close()
     assert signal.getsignal(signal.SIGINT) is before
 

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from genbench.engine.cells import make_cell
+from genbench.engine.cells import Step, make_cell
 from genbench.keys import KEY_RECIPE, canonical_json, cell_key, derive_seed
 from genbench.plugin.registry import find_measure
 from genbench.population.plan import plan_population
@@ -29,7 +29,7 @@ def test_keys_of_the_digits_suite_are_pinned() -> None:
     first = plan.evidence.subjects[0]
     assert plan.evidence.training_data.key == PINNED["training_data"]
     assert first.network.key == PINNED["network"]
-    assert first.evidence.key == PINNED["evidence"]
+    assert first.truth.key == PINNED["evidence"]
     assert plan.readings["path_norm", first.label].key == PINNED["reading"]
 
 
@@ -59,8 +59,11 @@ def test_editing_a_plugin_changes_its_key(tmp_path, tiny_suite) -> None:
     assert len(keys) == 6
 
 
+STEP = Step("k", "", "")
+
+
 def test_labels_and_places_are_not_in_the_key() -> None:
-    assert make_cell("k", "a", {"x": 1}).key == make_cell("k", "b", {"x": 1}, about={"suite": "s"}).key
+    assert make_cell(STEP, "a", {"x": 1}).key == make_cell(STEP, "b", {"x": 1}, about={"suite": "s"}).key
 
 
 def test_seeds_depend_on_their_parts_alone() -> None:

@@ -12,7 +12,7 @@ from conftest import MEASURES, cell_files, options
 from test_engine import finished, starts, table
 
 from genbench.engine.cells import Cell, Cost, Outcome, Status, make_cell
-from genbench.engine.readings import ReadingTable
+from genbench.engine.readings import READING, ReadingTable
 from genbench.engine.store import Damage, Store
 from genbench.errors import StoreError
 from genbench.plugin.registry import find_measure
@@ -114,7 +114,7 @@ def _entries():
 
 
 def a_cell(value: int = 1) -> Cell:
-    return make_cell("reading", "a reading", {"value": value}, about={
+    return make_cell(READING, "a reading", {"value": value}, about={
         "suite": "s", "quick": False, "subject": "x", "measure": "m",
     })  # fmt: skip
 

@@ -288,8 +288,8 @@ def test_the_cube_is_what_the_stored_networks_do(quick_store: Path) -> None:
 
     suite = quick_suite()
     plan = plan_testbed(suite)
-    noise = next(cell for cell in plan.steps if cell.kind == "noise")
-    parts = {c.inputs["part"]: c for c in plan.steps if c.kind == "images"}
+    noise = next(cell for cell in plan.steps if cell.step.name == "noise")
+    parts = {c.inputs["part"]: c for c in plan.steps if c.step.name == "images"}
     with Store(quick_store) as store:
         seen, unseen, heldout = (
             load_file(store.folder(parts[name].key) / "images.safetensors")
@@ -370,7 +370,7 @@ def test_a_finished_run_looks_at_nothing_but_what_it_shows(quick_store: Path, ru
     document = json.loads(done.stdout)
     assert "nothing to compute" in done.stderr
     assert document == {**json.loads((quick_store.parent / "run.json").read_text()), **_changing(document)}
-    kinds = {c.kind for c in plan_testbed(quick_suite()).cells() if c.on_demand}
+    kinds = {c.step.name for c in plan_testbed(quick_suite()).cells() if c.on_demand}
     assert kinds == {"images", "noise", "adapted", "features", "testbed_evidence"}
 
 

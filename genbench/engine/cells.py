@@ -9,7 +9,7 @@ from typing import Any
 
 from genbench.keys import cell_key
 
-__all__ = ["KEPT", "Cell", "Cost", "Outcome", "Status", "SubjectCells", "make_cell"]
+__all__ = ["KEPT", "Cell", "Cost", "NetworkCells", "Outcome", "Status", "Step", "make_cell"]
 
 
 class Status(StrEnum):
@@ -34,12 +34,25 @@ KEPT = frozenset({Status.OK, Status.NOT_APPLICABLE, Status.INVALID})
 
 
 @dataclass(frozen=True)
+class Step:
+    """A sort of work, and the code that does it; named as text so that planning imports no torch."""
+
+    name: str
+    """Part of the key of its cells."""
+    function: str
+    """ "package.module:function" of inputs, folders of the parents and a folder for its files."""
+    title: str
+    """What a person reads: "adapt backbone"."""
+    seconds: float = 1.0
+    """Of a cell on one core of a common machine, until the store has a history of its own."""
+
+
+@dataclass(frozen=True)
 class Cell:
     """One piece of work, determined by `inputs`."""
 
     key: str
-    kind: str
-    """Name of the step that computes it: an entry of `genbench.engine.steps.STEPS`."""
+    step: Step
     label: str
     """What a person reads: "train depth=2 width=8"."""
     inputs: Mapping[str, Any]
@@ -57,21 +70,21 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class SubjectCells:
-    """One network of a suite: how it is made and, where that is a cell of its own, how it is judged."""
+class NetworkCells:
+    """One network of a suite: how it is made and, where that is a cell of its own, how its truth is found."""
 
     label: str
     hyperparameters: Mapping[str, Any]
     network: Cell
-    evidence: Cell | None = None
+    truth: Cell | None = None
 
 
 def make_cell(
-    kind: str, label: str, inputs: Mapping[str, Any], parents: Mapping[str, Cell] | None = None, **more: Any
+    step: Step, label: str, inputs: Mapping[str, Any], parents: Mapping[str, Cell] | None = None, **more: Any
 ) -> Cell:
-    """A cell with the key that its kind, inputs and parents' keys give; `more` are fields not in the key."""
+    """A cell with the key that its step, inputs and parents' keys give; `more` are fields not in the key."""
     keys = {name: parent.key for name, parent in (parents or {}).items()}
-    return Cell(cell_key(kind, {**inputs, "parents": keys}), kind, label, inputs, keys, **more)
+    return Cell(cell_key(step.name, {**inputs, "parents": keys}), step, label, inputs, keys, **more)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from safetensors.torch import load_file
 from genbench.engine.cells import Cost, Outcome, Status
 from genbench.engine.guard import Ask, Limits, die_with_parent, run_guarded
 from genbench.engine.readings import READING
-from genbench.engine.steps import load_named, load_step, warm_up
+from genbench.engine.steps import load_named, load_step
 from genbench.engine.value import result_record
 from genbench.errors import NotApplicable
 from genbench.plugin.registry import Source, source_measures
@@ -144,13 +144,13 @@ def _seed_globals(seed: int) -> None:
 def _run_step(job: Mapping[str, Any], limits: Limits) -> Outcome:
     parents = {name: Path(folder) for name, folder in job["parents"].items()}
     inputs = {**job["inputs"], "how": job["how"]} if job["how"] else job["inputs"]
-    warm_up(job["kind"], inputs)
-    return run_guarded(lambda _: load_step(job["kind"])(inputs, parents, Path(job["out"])), limits)
+    step = load_step(job["step"], inputs)
+    return run_guarded(lambda _: step(inputs, parents, Path(job["out"])), limits)
 
 
 def _run_job(host: ReadingHost, job: Mapping[str, Any]) -> Outcome:
     limits = Limits(float(job["seconds"]), int(job["memory"]))
-    if job["kind"] != READING:
+    if job["step"] != READING.function:
         return _run_step(job, limits)
     if host.group != job["group"]:
         folders = {name: Path(folder) for name, folder in job["parents"].items()}

@@ -66,9 +66,9 @@ class LocalExecutor:
             self._start(slot)
         assert slot.process is not None
         assert slot.process.stdin is not None
-        seconds = self._limits.seconds if cell.kind == READING else _OWN_STEP_SECONDS
+        seconds = self._limits.seconds if cell.step == READING else _OWN_STEP_SECONDS
         job = {
-            "kind": cell.kind,
+            "step": cell.step.function,
             "inputs": dict(cell.inputs),
             "about": dict(cell.about),
             "how": dict(cell.how),

@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from genbench.engine.cells import Cell, Outcome
+from genbench.engine.cells import Cell, Outcome, Step
 from genbench.engine.store import Store, disk_full
 from genbench.errors import StoreError
 
 __all__ = ["READING", "ReadingTable"]
 
-READING = "reading"
-"""Kind of the cells that have a row."""
+READING = Step("reading", "", "take reading", seconds=0.5)
+"""One measure on one network: the cells that have a row. Hosts take readings themselves."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS readings (
@@ -77,7 +77,7 @@ class ReadingTable:
         for key in store.finished():
             manifest = store.manifest(key)
             outcome = store.read(key)
-            if manifest is not None and manifest["kind"] == READING and isinstance(outcome, Outcome):
+            if manifest is not None and manifest["kind"] == READING.name and isinstance(outcome, Outcome):
                 self._put(_row(key, manifest["about"], outcome))
 
     def close(self) -> None:
@@ -115,12 +115,12 @@ class ReadingTable:
         with self._writing() as connection:
             connection.execute(
                 "INSERT INTO events (time, key, kind, event, seconds) VALUES (?,?,?,?,?)",
-                (time.time(), cell.key, cell.kind, event, seconds),
+                (time.time(), cell.key, cell.step.name, event, seconds),
             )
 
     def ensure(self, cell: Cell, outcome: Outcome) -> str:
         """Make a reading's row what its cell says; a sentence if the row said something else."""
-        if cell.kind != READING:
+        if cell.step != READING:
             return ""
         row = _row(cell.key, cell.about, outcome)
         found = self._connection.execute("SELECT * FROM readings WHERE key = ?", (cell.key,)).fetchone()

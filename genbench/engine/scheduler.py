@@ -218,7 +218,7 @@ class _Run:
         return True
 
     def _finish(self, cell: Cell, outcome: Outcome) -> None:
-        if cell.kind != READING and outcome.status is Status.FAILED:
+        if cell.step != READING and outcome.status is Status.FAILED:
             self._store.unstage(cell.key)
             _raise_if_fixable(outcome, self._store)
         if outcome.status in KEPT:

@@ -214,7 +214,7 @@ class Store:
                 _fsync(staged / name)
             manifest = {
                 "key": cell.key,
-                "kind": cell.kind,
+                "kind": cell.step.name,
                 "inputs": dict(cell.inputs),
                 "about": dict(cell.about),
                 "parents": dict(cell.parents),

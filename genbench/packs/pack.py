@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from genbench.engine.cells import Cell, make_cell
+from genbench.engine.cells import Cell, Step, make_cell
 from genbench.engine.store import read_manifest, write_atomically
 from genbench.errors import UserError
 from genbench.keys import file_hash
@@ -47,6 +47,7 @@ PACKS = Path(__file__).parent.parent / "suites" / "packs"
 """Packs that ship with genbench, by suite."""
 MANIFEST = "pack.json"
 
+UNPACKED = Step("unpacked", "genbench.packs.pack:unpack", "unpack evidence", seconds=0.1)
 _VERSION = 1
 """Code version of `unpack`; raise it when it would give other bits."""
 _PARTS = {"testbed": ("networks", "cubes"), "population": ("blocks",)}
@@ -155,7 +156,7 @@ def unpacked_cell(pack: Pack, name: str, entry: Mapping[str, Any], *, on_demand:
     Keyed by content, not by how it was made: everyone is scored against the same bytes.
     """
     return make_cell(
-        "unpacked",
+        UNPACKED,
         f"{name} from the evidence pack",
         {"step": _VERSION, "files": entry["files"], "result": entry["result"]},
         how={"pack": str(pack.folder)},

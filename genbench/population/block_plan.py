@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from genbench.engine.cells import Cell, SubjectCells, make_cell
+from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.errors import UserError
 from genbench.keys import canonical_json, derive_seed
 from genbench.packs.pack import Pack, unpacked_cell
@@ -22,6 +22,15 @@ __all__ = ["BlockPlan", "plan_blocks"]
 _VERSION = 1
 """Code version of `genbench.population` but for the files of `plan._VERSION`; raise it when one of its steps
 would give other bits."""
+
+TRAINING = Step("population_training", "genbench.population.pools:training_pool", "training images")
+HELDOUT = Step("population_heldout", "genbench.population.pools:heldout_pool", "held-out images")
+SHIFTS = Step("population_shifts", "genbench.population.pools:shifts", "corrupt images")
+BLOCK = Step("population_block", "genbench.population.blocks:train_block", "train a stack", seconds=25.0)
+NETWORK = Step("population_network", "genbench.population.blocks:member", "take out network", seconds=0.1)
+EVIDENCE = Step(
+    "population_evidence", "genbench.population.blocks:block_evidence", "evaluate a stack", seconds=5.0
+)
 
 _SHAPE = ("architecture", "depth", "width", "dropout")
 _CHOICE = ("dataset", "train_size", "label_noise", "heldout_domain")
@@ -69,17 +78,17 @@ def plan_blocks(suite: PopulationSuite, pack: Pack | None = None) -> BlockPlan:
     else:
         stacks = _unpacked(pack, labels)
         heldout, shifts = replace(heldout, on_demand=True), None
-    subjects: dict[int, SubjectCells] = {}
+    subjects: dict[int, NetworkCells] = {}
     places = {}
     for block, judged, members in stacks:
         for place, i in enumerate(members):
             network = make_cell(
-                "population_network",
+                NETWORK,
                 f"take out {labels[i]}",
                 {"step": _VERSION, "place": place},
                 {"block": block},
             )
-            subjects[i] = SubjectCells(labels[i], points[i], network, judged)
+            subjects[i] = NetworkCells(labels[i], points[i], network, judged)
             places[labels[i]] = place
     return BlockPlan(
         training_data=training,
@@ -110,7 +119,7 @@ def _trained(
         block = _block(suite, [settings[i] for i in members], training)
         parents = {"block": block, "heldout": heldout, **({"shifts": shifts} if shifts else {})}
         judged = make_cell(
-            "population_evidence",
+            EVIDENCE,
             f"evaluate {block.label.removeprefix('train ')}",
             {"step": _VERSION},
             parents,
@@ -150,16 +159,16 @@ def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple
     if "training_pool" in suite.data:
         common["training_pool"] = suite.data["training_pool"]
     title = " and ".join(names)
-    training = make_cell("population_training", f"training images of {title}", common)
+    training = make_cell(TRAINING, f"training images of {title}", common)
     heldout = make_cell(
-        "population_heldout",
+        HELDOUT,
         f"held-out images of {title}",
         {**common, "heldout_size": suite.data.get("heldout_size")},
     )
     if not corruptions:
         return training, heldout, None
     shifts = make_cell(
-        "population_shifts",
+        SHIFTS,
         f"corrupt held-out images of {title}",
         {
             "step": _VERSION,
@@ -178,7 +187,7 @@ def _block(suite: PopulationSuite, members: list[dict[str, Any]], training: Cell
     named = [n for n in (*_SHAPE, *_CHOICE, *_RECIPE) if n in suite.grid]
     label = " ".join(f"{_short(name)}={first[name]}" for name in named)
     return make_cell(
-        "population_block",
+        BLOCK,
         f"train {len(members)} networks {label}".rstrip(),
         {
             "step": _VERSION,

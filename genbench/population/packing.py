@@ -56,7 +56,7 @@ def _named(plan: BlockPlan) -> dict[str, tuple[Any, Any, list[str]]]:
     """Name to block, evidence and networks, in their order within the block."""
     found = {}
     for number, (block, judged) in enumerate(zip(plan.blocks, plan.evidence, strict=True)):
-        mine = [s.label for s in plan.subjects if s.evidence is not None and s.evidence.key == judged.key]
+        mine = [s.label for s in plan.subjects if s.truth is not None and s.truth.key == judged.key]
         found[f"stack-{number:02d}"] = (block, judged, sorted(mine, key=plan.places.__getitem__))
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from genbench.engine.cells import Cell, SubjectCells, make_cell
+from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.keys import derive_seed
 from genbench.packs.pack import Pack
 from genbench.plugin.registry import load_registry
@@ -13,6 +13,10 @@ from genbench.suites import PopulationSuite
 
 __all__ = ["PopulationPlan", "plan_population"]
 
+TRAINING = Step("training_data", "genbench.population.steps:training_data", "training data")
+HELDOUT = Step("heldout_data", "genbench.population.steps:heldout_data", "held-out data")
+NETWORK = Step("network", "genbench.population.steps:train_network", "train network", 2.5)
+EVIDENCE = Step("evidence", "genbench.population.steps:evaluate", "evaluate network", 0.1)
 _VERSION = 1
 """Code version of the steps in `genbench.population.steps`; raise it when one would give other bits."""
 
@@ -23,7 +27,7 @@ class PopulationPlan:
 
     training_data: Cell
     heldout_data: Cell
-    subjects: list[SubjectCells]
+    subjects: list[NetworkCells]
     loader: str = "genbench.population.steps:load_network"
     """Which function gives a worker the network of a subject."""
     pack: Pack | None = None
@@ -33,7 +37,7 @@ class PopulationPlan:
         """Parents before children."""
         cells = [self.training_data, self.heldout_data]
         for subject in self.subjects:
-            cells += [cell for cell in (subject.network, subject.evidence) if cell is not None]
+            cells += [cell for cell in (subject.network, subject.truth) if cell is not None]
         return cells
 
 
@@ -47,22 +51,22 @@ def plan_population(suite: PopulationSuite, pack: Pack | None = None) -> Populat
     # `quick` is in the first key, and keys contain their parents': quick cells are never full ones.
     common = {"step": _VERSION, "dataset": dataset.name, "dataset_version": dataset.version}
     training = make_cell(
-        "training_data",
+        TRAINING,
         f"training data of {dataset.name}",
         {**common, "train_size": suite.data["train_size"], "seed": suite.data["seed"], "quick": suite.quick},
     )
-    heldout = make_cell("heldout_data", f"held-out data of {dataset.name}", common, {"training": training})
+    heldout = make_cell(HELDOUT, f"held-out data of {dataset.name}", common, {"training": training})
     return PopulationPlan(
         training, heldout, [_subject(suite, point, training, heldout) for point in suite.points()]
     )
 
 
-def _subject(suite: PopulationSuite, point: dict[str, Any], training: Cell, heldout: Cell) -> SubjectCells:
+def _subject(suite: PopulationSuite, point: dict[str, Any], training: Cell, heldout: Cell) -> NetworkCells:
     label = " ".join(f"{_short(name)}={value}" for name, value in point.items())
     settings = {**suite.train, **point}
     seed = settings.pop("seed")
     network = make_cell(
-        "network",
+        NETWORK,
         f"train {label}",
         {
             "step": _VERSION,
@@ -74,9 +78,9 @@ def _subject(suite: PopulationSuite, point: dict[str, Any], training: Cell, held
         {"training": training},
     )
     evidence = make_cell(
-        "evidence", f"evaluate {label}", {"step": _VERSION}, {"network": network, "heldout": heldout}
+        EVIDENCE, f"evaluate {label}", {"step": _VERSION}, {"network": network, "heldout": heldout}
     )
-    return SubjectCells(label, point, network, evidence)
+    return NetworkCells(label, point, network, evidence)
 
 
 def _short(name: str) -> str:

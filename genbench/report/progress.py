@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genbench.engine.cells import Cell, Outcome, Status
-from genbench.run.forecast import KIND_NAMES, duration, estimate
+from genbench.engine.cells import Cell, Outcome, Status, Step
+from genbench.run.forecast import duration, estimate
 from genbench.run.runs import Plan
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class _Lines:
 
 
 class _Bars:
-    """One rich progress bar per kind of cell."""
+    """One rich progress bar per step."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -89,7 +89,7 @@ class _Bars:
             TextColumn("[dim]{task.fields[now]}"),
             console=Console(stderr=True),
         )
-        self._bars: dict[str, rich.progress.TaskID] = {}
+        self._bars: dict[Step, rich.progress.TaskID] = {}
 
     def __enter__(self) -> _Bars:
         self._progress.start()
@@ -99,22 +99,22 @@ class _Bars:
         self._progress.stop()
 
     def begin(self, stored: list[Cell], pending: list[Cell]) -> None:
-        done = Counter(cell.kind for cell in stored)
-        for kind, count in Counter(cell.kind for cell in pending).items():
-            self._bars[kind] = self._progress.add_task(
-                KIND_NAMES.get(kind, kind),
-                total=count + done[kind],
-                completed=done[kind],
+        done = Counter(cell.step for cell in stored)
+        for step, count in Counter(cell.step for cell in pending).items():
+            self._bars[step] = self._progress.add_task(
+                step.title,
+                total=count + done[step],
+                completed=done[step],
                 now="",
                 start=False,
             )
 
     def started(self, cell: Cell) -> None:
-        self._progress.start_task(self._bars[cell.kind])
-        self._progress.update(self._bars[cell.kind], now=cell.label)
+        self._progress.start_task(self._bars[cell.step])
+        self._progress.update(self._bars[cell.step], now=cell.label)
 
     def ended(self, cell: Cell, outcome: Outcome) -> None:
-        self._progress.update(self._bars[cell.kind], advance=1)
+        self._progress.update(self._bars[cell.step], advance=1)
         if _failed(outcome):
             self.note(f"{cell.label}: {outcome.status}: {outcome.reason}")
 

@@ -8,51 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from genbench.engine.cells import Cell
+from genbench.engine.cells import Cell, Step
+from genbench.engine.readings import READING
 from genbench.engine.store import stored_folder
 from genbench.run.runs import Plan
 from genbench.suites import TestbedSuite
 
-__all__ = ["KIND_NAMES", "Forecast", "duration", "estimate"]
+__all__ = ["Forecast", "duration", "estimate"]
 
-KIND_NAMES = {
-    "training_data": "training data",
-    "heldout_data": "held-out data",
-    "network": "train network",
-    "evidence": "evaluate network",
-    "population_training": "training images",
-    "population_heldout": "held-out images",
-    "population_shifts": "corrupt images",
-    "population_block": "train a stack",
-    "population_network": "take out network",
-    "population_evidence": "evaluate a stack",
-    "images": "choose images",
-    "noise": "degrade images",
-    "adapted": "adapt backbone",
-    "features": "extract features",
-    "testbed_evidence": "fit heads, judge",
-    "cube": "make cube",
-    "tradeoff": "trade-off point",
-    "unpacked": "unpack evidence",
-    "reading": "take reading",
-}
-
-_FIRST_GUESS = {
-    "training_data": 1.0,
-    "heldout_data": 1.0,
-    "network": 2.5,
-    "evidence": 0.1,
-    "population_block": 25.0,
-    "population_network": 0.1,
-    "population_evidence": 5.0,
-    "tradeoff": 2.0,
-    "unpacked": 0.1,
-    "reading": 0.5,
-}
-"""Seconds of a cell on one core of a common machine, until the store has a history of its own."""
-
-_SMALL_NETWORKS = {"reading": 0.1}
-"""What differs for the networks of a population."""
+_SMALL_READING = 0.1
+"""Seconds of a reading on a network of a population."""
 
 _PROBED = frozenset({"adapted", "features", "noise", "testbed_evidence"})
 """Kinds whose cells differ so much in size that only a look at each tells how long it takes."""
@@ -63,15 +28,15 @@ _WORKER_START = 2.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """Cells by kind, how many are stored, and what the others will take."""
+    """Cells by step, how many are stored, and what the others will take."""
 
     suite: str
     quick: bool
-    cells: dict[str, int]
-    """Cells that are part of the answer, by kind: what is made on demand counts if it is demanded."""
-    stored: dict[str, int]
-    work: dict[str, float]
-    """Seconds of one core, by kind, that are left."""
+    cells: dict[Step, int]
+    """Cells that are part of the answer, by step: what is made on demand counts if it is demanded."""
+    stored: dict[Step, int]
+    work: dict[Step, float]
+    """Seconds of one core, by step, that are left."""
     longest: float
     """Seconds of the longest cell left: no number of workers goes below."""
     workers: int
@@ -93,16 +58,16 @@ class Forecast:
         return self.seconds_with(self.workers)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One per kind of cell."""
+        """One per step."""
         return [
             {
-                "step": KIND_NAMES.get(kind, kind),
+                "step": step.title,
                 "cells": count,
-                "stored": self.stored[kind],
-                "to compute": count - self.stored[kind],
-                "seconds": f"{self.work.get(kind, 0.0):.3g}",
+                "stored": self.stored[step],
+                "to compute": count - self.stored[step],
+                "seconds": f"{self.work.get(step, 0.0):.3g}",
             }
-            for kind, count in self.cells.items()
+            for step, count in self.cells.items()
         ]
 
     def sentence(self) -> str:
@@ -153,15 +118,17 @@ class Forecast:
 def estimate(plan: Plan, store: Path, workers: int | None = None) -> Forecast:
     """Look at the store, if there is one, without creating or changing anything."""
     demanded = _demanded(plan.cells(), store)
-    cells = Counter(cell.kind for cell, _ in demanded)
+    cells = Counter(cell.step for cell, _ in demanded)
     stored = Counter(dict.fromkeys(cells, 0))
-    stored.update(cell.kind for cell, found in demanded if found)
+    stored.update(cell.step for cell, found in demanded if found)
     left = [cell for cell, found in demanded if not found]
     history = _history(store)
-    guess = _FIRST_GUESS if isinstance(plan.suite, TestbedSuite) else {**_FIRST_GUESS, **_SMALL_NETWORKS}
-    seconds = {cell.key: history.get(cell.kind, guess.get(cell.kind, 1.0)) for cell in left}
+    small = {} if isinstance(plan.suite, TestbedSuite) else {READING: _SMALL_READING}
+    seconds = {
+        cell.key: history.get(cell.step.name, small.get(cell.step, cell.step.seconds)) for cell in left
+    }
     passes = disk = memory = 0
-    if isinstance(plan.suite, TestbedSuite) and any(cell.kind in _PROBED for cell in left):
+    if isinstance(plan.suite, TestbedSuite) and any(cell.step.name in _PROBED for cell in left):
         from genbench.testbed.forecast import forecast_cells, image_counts, probe
 
         names = {str(cell.inputs["backbone"]) for cell in left if "backbone" in cell.inputs}
@@ -171,9 +138,9 @@ def estimate(plan: Plan, store: Path, workers: int | None = None) -> Forecast:
         passes = sum(one.forward_passes for one in found.values())
         disk = sum(one.disk_bytes for one in found.values())
         memory = max(one.memory_bytes for one in found.values())
-    work: Counter[str] = Counter()
+    work: Counter[Step] = Counter()
     for cell in left:
-        work[cell.kind] += seconds[cell.key]  # type: ignore[assignment]
+        work[cell.step] += seconds[cell.key]  # type: ignore[assignment]
     return Forecast(
         suite=plan.suite.name,
         quick=plan.suite.quick,

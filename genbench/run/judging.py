@@ -115,8 +115,8 @@ def _population_report(
 ) -> RunReport:
     found: dict[str, dict[str, Any]] = {}
     for subject in evidence.subjects:
-        assert subject.evidence is not None
-        judged = outcomes[subject.evidence.key].result
+        assert subject.truth is not None
+        judged = outcomes[subject.truth.key].result
         if isinstance(evidence, BlockPlan) and "networks" in judged:
             judged = judged["networks"][evidence.places[subject.label]]
         found[subject.label] = {**outcomes[subject.network.key].result, **judged}
@@ -187,10 +187,10 @@ def _gap_score(
     from genbench.scoring import bootstrap_sign_error
 
     judged = [
-        (subject.label, subject.evidence)
+        (subject.label, subject.truth)
         for subject in evidence.subjects
-        if subject.evidence is not None
-        and outcomes[subject.evidence.key].status is Status.OK
+        if subject.truth is not None
+        and outcomes[subject.truth.key].status is Status.OK
         and found[subject.label].get("converged")
     ]
     if len(judged) < 2:

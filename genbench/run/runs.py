@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from genbench.engine.cells import Cell, Outcome, Status, SubjectCells, make_cell
+from genbench.engine.cells import Cell, NetworkCells, Outcome, Status, make_cell
 from genbench.engine.guard import Limits
 from genbench.engine.readings import READING, ReadingTable
 from genbench.engine.scheduler import Progress, run_cells
@@ -187,7 +187,7 @@ def stored_measures(
 
 
 def _reading(
-    suite: Suite, evidence: PopulationPlan | TestbedPlan, subject: SubjectCells, entry: Entry[Measure]
+    suite: Suite, evidence: PopulationPlan | TestbedPlan, subject: NetworkCells, entry: Entry[Measure]
 ) -> Cell:
     measure = entry.item
     return make_cell(

@@ -164,7 +164,7 @@ def forecast_cells(
     """What each of `cells` will take, by key; kinds that are no part of a testbed are left out."""
     found = {}
     for cell in cells:
-        forecast = _FORECASTS.get(cell.kind)
+        forecast = _FORECASTS.get(cell.step.name)
         if forecast is not None:
             speed = speeds.get(str(cell.inputs.get("backbone", "")))
             found[cell.key] = forecast(suite, cell, speed, counts)

@@ -13,7 +13,7 @@ from genbench.keys import file_hash
 from genbench.packs.pack import Comparison, Pack, new_pack, packed
 from genbench.suites import TestbedSuite
 from genbench.testbed.cube_steps import CUBE_FILE
-from genbench.testbed.plan import TestbedPlan
+from genbench.testbed.plan import IMAGES, NOISE, TestbedPlan
 
 __all__ = ["CUBE_TOLERANCE", "build_pack", "compare"]
 
@@ -36,8 +36,8 @@ def build_pack(
     <family>.cube.nc                the cube
     """
     with new_pack(target, suite, version, provenance) as draft:
-        noise = next(cell for cell in plan.steps if cell.kind == "noise")
-        heldout = next(c for c in plan.steps if c.kind == "images" and c.inputs["part"] == "heldout")
+        noise = next(cell for cell in plan.steps if cell.step == NOISE)
+        heldout = next(c for c in plan.steps if c.step == IMAGES and c.inputs["part"] == "heldout")
         draft.manifest.update(
             {
                 "networks": {

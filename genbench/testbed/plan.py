@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from genbench.engine.cells import Cell, SubjectCells, make_cell
+from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.keys import derive_seed, file_hash
 from genbench.packs.pack import Pack, unpacked_cell
 from genbench.plugin.contract import Availability, BackboneRequest, DataRequest
@@ -22,6 +22,14 @@ from genbench.plugin.registry import load_registry
 from genbench.suites import TestbedSuite
 
 __all__ = ["Family", "TestbedPlan", "plan_testbed"]
+
+IMAGES = Step("images", "genbench.testbed.steps:images", "choose images")
+NOISE = Step("noise", "genbench.testbed.steps:degraded_images", "degrade images")
+ADAPTED = Step("adapted", "genbench.testbed.steps:adapted_network", "adapt backbone")
+FEATURES = Step("features", "genbench.testbed.steps:features", "extract features")
+JUDGED = Step("testbed_evidence", "genbench.testbed.steps:evidence", "fit heads, judge")
+CUBE = Step("cube", "genbench.testbed.cube_steps:cube", "make cube")
+TRADE_OFF = Step("tradeoff", "genbench.testbed.cube_steps:trade_off_point", "trade-off point", seconds=2.0)
 
 _VERSION = 1
 """Code version of the steps in `genbench.testbed`; raise it when one would give other bits."""
@@ -47,7 +55,7 @@ class TestbedPlan:
 
     training_data: Cell
     """Training images of the seen classes: the only images that measures see."""
-    subjects: list[SubjectCells]
+    subjects: list[NetworkCells]
     families: dict[str, Family]
     steps: list[Cell]
     """What lies between images and cubes; empty with a pack."""
@@ -76,7 +84,7 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
         return _from_pack(suite, pack, images["seen"])
     networks = {name: _network(suite, name, images["seen"]) for name in suite.backbones}
     noise = make_cell(
-        "noise",
+        NOISE,
         f"degrade images by {suite.testbed['degradation']}",
         {
             "step": _VERSION,
@@ -97,7 +105,7 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
     families = {}
     for family, members in suite.families().items():
         cube = make_cell(
-            "cube",
+            CUBE,
             f"cube of {family}",
             {
                 "step": _VERSION,
@@ -130,9 +138,9 @@ def _missing(suite: TestbedSuite) -> Iterator[str]:
             yield f"backbone {name}: {found.detail}"
 
 
-def _subject(name: str, network: Cell) -> SubjectCells:
+def _subject(name: str, network: Cell) -> NetworkCells:
     entry, _ = load_registry().resolve("backbones", name)
-    return SubjectCells(name, {"family": entry.item.family, "backbone": name}, network)
+    return NetworkCells(name, {"family": entry.item.family, "backbone": name}, network)
 
 
 def _image_cells(suite: TestbedSuite) -> dict[str, Cell]:
@@ -160,7 +168,7 @@ def _image_cells(suite: TestbedSuite) -> dict[str, Cell]:
         per_class = data.get("heldout_per_class" if part == "heldout" else "train_per_class")
         augmented = part != "seen" and data["augment_unseen"]
         inputs = {**common, "part": part, "per_class": per_class, "augment_unseen": augmented}
-        cells[part] = make_cell("images", f"{what} of {data['dataset']}", inputs, on_demand=True)
+        cells[part] = make_cell(IMAGES, f"{what} of {data['dataset']}", inputs, on_demand=True)
     return cells
 
 
@@ -169,7 +177,7 @@ def _network(suite: TestbedSuite, name: str, training: Cell) -> Cell:
     available = entry.item.available(BackboneRequest(argument=argument))
     settings = dict(suite.adapt)
     return make_cell(
-        "adapted",
+        ADAPTED,
         f"adapt {name}",
         {
             "step": _VERSION,
@@ -194,7 +202,7 @@ def _evidence(
     about = {"step": _VERSION, "backbone": name}
     parents = {
         "training_features": make_cell(
-            "features",
+            FEATURES,
             f"training features of {name}",
             {**about, "level": None},
             {"network": network, **training},
@@ -203,7 +211,7 @@ def _evidence(
     }
     for level in suite.testbed["ssim"]:
         parents[f"features {level:g}"] = make_cell(
-            "features",
+            FEATURES,
             f"features of {name} at SSIM {level:g}",
             {**about, "level": level},
             {"network": network, "noise": noise},
@@ -215,7 +223,7 @@ def _evidence(
         for key in ("zero_shot", "unseen_head", "prototype_images", "penalty", "kappa_threshold")
     }
     judged = make_cell(
-        "testbed_evidence",
+        JUDGED,
         f"heads and evidence of {name}",
         {**about, "seen": suite.data["seen"], "levels": suite.testbed["ssim"], **settings},
         {**parents, "network": network, "heldout": images["heldout"], **training},
@@ -226,7 +234,7 @@ def _evidence(
 
 def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cell) -> Cell:
     return make_cell(
-        "tradeoff",
+        TRADE_OFF,
         f"trade-off point of {family}",
         {
             "step": _VERSION,
