@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,16 +25,15 @@ from genbench.engine.cells import Cell, Step, make_cell
 from genbench.engine.store import read_manifest, write_atomically
 from genbench.errors import UserError
 from genbench.keys import file_hash
-from genbench.suites import Suite, TestbedSuite
 
 __all__ = [
     "FORMAT",
     "MANIFEST",
     "PACKS",
     "Comparison",
+    "Draft",
     "Pack",
     "copy_files",
-    "find_pack",
     "new_pack",
     "packed",
     "read_pack",
@@ -50,8 +49,6 @@ MANIFEST = "pack.json"
 UNPACKED = Step("unpacked", "genbench.packs.pack:unpack", "unpack evidence", seconds=0.1)
 _VERSION = 1
 """Code version of `unpack`; raise it when it would give other bits."""
-_PARTS = {"testbed": ("networks", "cubes"), "population": ("blocks",)}
-"""What a manifest lists, by kind of suite."""
 
 
 @dataclass(frozen=True)
@@ -71,27 +68,26 @@ class Pack:
         """sha256 of the manifest."""
         return file_hash(self.folder / MANIFEST)
 
-    def serves(self, suite: Suite) -> bool:
-        """Whether the pack is evidence for `suite`: the same in everything; of a testbed, perhaps of fewer
-        backbones."""
-        own, asked = (_plain(settings) for settings in (self.manifest["evidence"], suite.evidence()))
-        if isinstance(suite, TestbedSuite) and "testbed" in own:
-            have, want = set(own["testbed"].pop("backbones")), set(asked["testbed"].pop("backbones"))
-            if not want <= have:
-                return False
-        return own == asked and not suite.quick
+    @property
+    def suite(self) -> str:
+        """Name of the suite that it is evidence for."""
+        return str(self.manifest["suite"])
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What determined the evidence: `Suite.content` of the suite as it was."""
+        return dict(self.manifest["evidence"])
+
+    @property
+    def data_hash(self) -> str:
+        """sha256 of all images."""
+        return str(self.manifest["data_hash"])
 
     def file(self, entry: Mapping[str, str]) -> Path:
         """A file of the pack, unchanged since it was written."""
         source = _inside(self.folder, entry)
         _require_hash(source, source, entry)
         return source
-
-
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy as JSON would give it back, so that tuples and lists compare."""
-    copied: dict[str, Any] = json.loads(json.dumps(settings))
-    return copied
 
 
 def _inside(folder: Path, entry: Mapping[str, str]) -> Path:
@@ -114,14 +110,19 @@ def _require_hash(file: Path, source: Path, entry: Mapping[str, str]) -> None:
         )
 
 
-def read_pack(folder: Path) -> Pack:
-    """The pack in `folder`; a `UserError` if its manifest is not one."""
+def read_pack(folder: Path, parts: Sequence[str] = ()) -> Pack:
+    """The pack in `folder`; a `UserError` if its manifest is not one.
+
+    Parameters
+    ----------
+    parts : what its manifest must list, as the suite's kind says.
+    """
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         found = manifest["format"]
         if found == FORMAT:
-            for key in ("suite", "version", *_PARTS[_kind(manifest)]):
+            for key in ("suite", "version", "evidence", *parts):
                 manifest[key]
     except FileNotFoundError:
         raise UserError(f"there is no evidence pack in {folder}: it has no {MANIFEST}") from None
@@ -132,19 +133,6 @@ def read_pack(folder: Path) -> Pack:
             f"{path} has format {found}, and this genbench reads format {FORMAT}; update genbench"
         )
     return Pack(folder, manifest)
-
-
-def _kind(manifest: Mapping[str, Any]) -> str:
-    return "testbed" if "testbed" in manifest["evidence"] else "population"
-
-
-def find_pack(suite: Suite) -> Pack | None:
-    """The shipped pack that is evidence for `suite`, if there is one."""
-    folder = PACKS / suite.name
-    if not (folder / MANIFEST).is_file():
-        return None
-    pack = read_pack(folder)
-    return pack if pack.serves(suite) else None
 
 
 # -- taking out --------------------------------------------------------------------------------------
@@ -190,21 +178,23 @@ def copy_files(folder: Path, files: Mapping[str, Mapping[str, str]], out: Path) 
 
 
 @contextmanager
-def new_pack(target: Path, suite: Suite, version: int, provenance: Mapping[str, Any]) -> Iterator[_Draft]:
-    """A folder to put files into; it becomes `target`, whole, when nothing went wrong."""
+def new_pack(target: Path, about: Mapping[str, Any], provenance: Mapping[str, Any]) -> Iterator[Draft]:
+    """A folder to put files into; it becomes `target`, whole, when nothing went wrong.
+
+    Parameters
+    ----------
+    about : `suite`, `version`, `summary` and `evidence`, the content of the suite.
+    """
     if target.exists() and any(target.iterdir()) and not (target / MANIFEST).is_file():
         raise UserError(f"{target} is neither empty nor an evidence pack; choose a new folder with --to")
     target.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        draft = _Draft(staged, {})
+        draft = Draft(staged, {})
         yield draft
         manifest = {
             "format": FORMAT,
-            "suite": suite.name,
-            "version": version,
-            "summary": suite.summary,
-            "evidence": suite.evidence(),
+            **about,
             **draft.manifest,
             "built": dict(provenance),
         }
@@ -218,7 +208,7 @@ def new_pack(target: Path, suite: Suite, version: int, provenance: Mapping[str, 
 
 
 @dataclass(frozen=True)
-class _Draft:
+class Draft:
     """A pack in the making."""
 
     folder: Path

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from genbench.plugin.contract import Executor, SuiteFile
 from genbench.plugin.hookspecs import hookimpl
+from genbench.plugin.suite_kind import SuiteKind
 
 if TYPE_CHECKING:
     from genbench.plugin.contract import Backbone, Dataset, Degradation, Measure
@@ -52,6 +53,26 @@ def genbench_degradations() -> list[Degradation]:
 def genbench_suites() -> list[SuiteFile]:
     """The suites that ship with genbench, named by their files."""
     return [SuiteFile(path.stem, path) for path in sorted(_SUITES.glob("*.toml"))]
+
+
+@hookimpl
+def genbench_suite_kinds() -> list[SuiteKind]:
+    """Kinds of suites."""
+
+    def testbed() -> object:
+        from genbench.testbed.kind import TestbedKind
+
+        return TestbedKind()
+
+    def population() -> object:
+        from genbench.population.kind import PopulationKind
+
+        return PopulationKind()
+
+    return [
+        SuiteKind("testbed", "pretrained backbones adapted and tested over zero-shot share × SSIM", testbed),
+        SuiteKind("population", "networks trained from scratch over a grid of settings", population),
+    ]
 
 
 @hookimpl

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -32,6 +32,7 @@ __all__ = [
     "Estimate",
     "Executor",
     "Measure",
+    "MeasureInfo",
     "SuiteFile",
     "measure",
 ]
@@ -85,6 +86,23 @@ class Estimate(float):
 
 
 @dataclass(frozen=True)
+class MeasureInfo:
+    """Everything known about a measure but its function; what a record keeps of it."""
+
+    name: str
+    summary: str
+    description: str = ""
+    category: str = "other"
+    needs: frozenset[str] = frozenset({"weights"})
+    higher_means: HigherMeans = "worse"
+    randomness: Randomness = "none"
+    logarithm: bool = False
+    cost: Cost = ""
+    paper: str = ""
+    version: str = "1"
+
+
+@dataclass(frozen=True)
 class Measure:
     """A generalization measure: a function of one subject, and what is known about it."""
 
@@ -120,6 +138,12 @@ class Measure:
     def description(self) -> str:
         """The whole docstring: formula, reference and known limits."""
         return inspect.getdoc(self.function) or self.summary
+
+    @property
+    def info(self) -> MeasureInfo:
+        """What is known about it, without the function."""
+        names = [entry.name for entry in fields(MeasureInfo)]
+        return MeasureInfo(**{name: getattr(self, name) for name in names})
 
 
 @overload

@@ -24,9 +24,11 @@ import pluggy
 from genbench.errors import UserError
 from genbench.plugin import hookspecs
 from genbench.plugin.contract import Backbone, Dataset, Degradation, Executor, Measure, SuiteFile
+from genbench.plugin.suite_kind import SuiteKind
 
 __all__ = [
     "BUILTIN",
+    "BUILT_IN",
     "Entry",
     "PluginReport",
     "Registry",
@@ -40,6 +42,8 @@ __all__ = [
 
 BUILTIN = "genbench"
 """Name of the plugin that carries everything built in."""
+BUILT_IN = "built-in"
+"""Kind of its source."""
 
 T = TypeVar("T")
 
@@ -49,6 +53,7 @@ _KINDS: dict[str, type[Any]] = {
     "datasets": Dataset,
     "degradations": Degradation,
     "suites": SuiteFile,
+    "suite_kinds": SuiteKind,
     "executors": Executor,
 }
 
@@ -111,6 +116,7 @@ class Registry:
     datasets: dict[str, Entry[Dataset]] = field(default_factory=dict)
     degradations: dict[str, Entry[Degradation]] = field(default_factory=dict)
     suites: dict[str, Entry[SuiteFile]] = field(default_factory=dict)
+    suite_kinds: dict[str, Entry[SuiteKind]] = field(default_factory=dict)
     executors: dict[str, Entry[Executor]] = field(default_factory=dict)
     plugins: list[PluginReport] = field(default_factory=list)
     ambiguous: dict[tuple[str, str], list[Source]] = field(default_factory=dict)

@@ -93,6 +93,8 @@ _DEFAULTS = {
 class PopulationSuite(Suite):
     """Networks trained from scratch: one per combination of the grid."""
 
+    kind = "population"
+
     data: Mapping[str, Any] = field(default_factory=dict)
     train: Mapping[str, Any] = field(default_factory=dict)
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -115,7 +117,7 @@ class PopulationSuite(Suite):
         """How many networks it has."""
         return len(self.points())
 
-    def evidence(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Everything that determines networks and gaps."""
         grid = {name: list(values) for name, values in self.grid.items()}
         return {"data": dict(self.data), "train": {**self.train, "stacked": self.stacked}, "grid": grid}

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from genbench.engine.cells import Cell
 from genbench.plugin.contract import BackboneRequest, DataRequest
 from genbench.plugin.registry import load_registry
-from genbench.suites import TestbedSuite
+from genbench.suites.plan import CellForecast
+from genbench.testbed.suite import TestbedSuite
 
-__all__ = ["CellForecast", "Speed", "forecast_cells", "image_counts", "probe"]
+__all__ = ["Speed", "forecast_cells", "image_counts", "probe"]
 
 _PIXELS = 32 * 32 * 32
 """In a batch of the probe: 32 small images, or two large ones."""
@@ -43,16 +44,6 @@ class Speed:
     side: int
     weights: int
     measured: bool
-
-
-@dataclass(frozen=True)
-class CellForecast:
-    """What one cell will take."""
-
-    seconds: float
-    forward_passes: int = 0
-    disk_bytes: int = 0
-    memory_bytes: int = 0
 
 
 def image_counts(suite: TestbedSuite) -> dict[str, int]:

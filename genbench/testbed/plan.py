@@ -19,7 +19,8 @@ from genbench.keys import derive_seed, file_hash
 from genbench.packs.pack import Pack, unpacked_cell
 from genbench.plugin.contract import Availability, BackboneRequest, DataRequest
 from genbench.plugin.registry import load_registry
-from genbench.suites import TestbedSuite
+from genbench.suites.plan import EvidencePlan
+from genbench.testbed.suite import TestbedSuite
 
 __all__ = ["Family", "TestbedPlan", "plan_testbed"]
 
@@ -47,34 +48,27 @@ class Family:
     tradeoff: Cell
 
 
-@dataclass(frozen=True)
-class TestbedPlan:
-    """All cells of a suite but the readings."""
+@dataclass(frozen=True, kw_only=True)
+class TestbedPlan(EvidencePlan):
+    """Measures see the training images of the seen classes alone."""
 
     __test__ = False  # not a test, whatever pytest makes of its name
 
-    training_data: Cell
-    """Training images of the seen classes: the only images that measures see."""
-    subjects: list[NetworkCells]
     families: dict[str, Family]
     steps: list[Cell]
     """What lies between images and cubes; empty with a pack."""
-    pack: Pack | None = None
     loader: str = "genbench.testbed.steps:load_subject"
-
-    missing: tuple[str, ...] = ()
-    """What is not on this machine, and what to do about it; a plan can be made without it, not run."""
 
     def cells(self) -> list[Cell]:
         """Parents before children."""
         ends = [cell for family in self.families.values() for cell in (family.cube, family.tradeoff)]
-        networks = [subject.network for subject in self.subjects]
+        networks = [subject.network for subject in self.networks]
         return list({cell.key: cell for cell in [self.training_data, *networks, *self.steps, *ends]}.values())
 
     def with_all_kept(self) -> TestbedPlan:
         """The same plan, with the networks in the store at its end, as a pack needs them."""
-        kept = [replace(one, network=replace(one.network, on_demand=False)) for one in self.subjects]
-        return replace(self, subjects=kept)
+        kept = [replace(one, network=replace(one.network, on_demand=False)) for one in self.networks]
+        return replace(self, networks=kept)
 
 
 def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
@@ -117,13 +111,19 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
                 "zero_shot": suite.testbed["zero_shot"],
                 "ssim": suite.testbed["ssim"],
                 "dataset": suite.data["dataset"],
-                "settings": suite.evidence(),
+                "settings": suite.content(),
             },
             {**{name: evidence[name] for name in members}, "heldout": images["heldout"], "noise": noise},
         )
         families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
     subjects = [_subject(name, networks[name]) for name in suite.backbones]
-    return TestbedPlan(images["seen"], subjects, families, steps, missing=tuple(_missing(suite)))
+    return TestbedPlan(
+        training_data=images["seen"],
+        networks=subjects,
+        families=families,
+        steps=steps,
+        missing=tuple(_missing(suite)),
+    )
 
 
 def _missing(suite: TestbedSuite) -> Iterator[str]:
@@ -256,7 +256,7 @@ def _from_pack(suite: TestbedSuite, pack: Pack, training: Cell) -> TestbedPlan:
         cube = unpacked_cell(pack, family, pack.manifest["cubes"][family])
         families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
     subjects = [_subject(name, networks[name]) for name in suite.backbones]
-    return TestbedPlan(training, subjects, families, [], pack)
+    return TestbedPlan(training_data=training, networks=subjects, families=families, steps=[], pack=pack)
 
 
 def _fingerprint(available: Availability) -> str:

@@ -68,6 +68,7 @@ class TestbedSuite(Suite):
     """Backbones adapted to the seen classes and tested on more classes and on worse images."""
 
     __test__ = False  # not a test, whatever pytest makes of its name
+    kind = "testbed"
 
     data: Mapping[str, Any] = field(default_factory=dict)
     testbed: Mapping[str, Any] = field(default_factory=dict)
@@ -77,6 +78,11 @@ class TestbedSuite(Suite):
     def backbones(self) -> list[str]:
         """Names of the backbones."""
         return list(self.testbed["backbones"])
+
+    @property
+    def kappa(self) -> str:
+        """Which kappa the six statistics summarise."""
+        return str(self.testbed["kappa"])
 
     @property
     def networks(self) -> int:
@@ -91,7 +97,7 @@ class TestbedSuite(Suite):
             families.setdefault(entry.item.family, []).append(name)
         return families
 
-    def evidence(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Everything that determines networks and cubes.
 
         Which kappa the six statistics summarise is not in it: cubes hold both, per class.
