@@ -50,7 +50,7 @@ def build(
     from genbench.engine.scheduler import provenance
     from genbench.packs.pack import read_pack
 
-    suite = _packable(choice)
+    suite = choice.load()
 
     def write(plan: Any, opened: Store) -> None:
         machine = {key: value for key, value in provenance().items() if key != "time"}
@@ -79,7 +79,7 @@ def verify(choice: SuiteChoice, store: Path, as_json: bool, **execution: Any) ->
     """
     from genbench.errors import UserError
 
-    suite = _packable(choice)
+    suite = choice.load()
     pack_ = choice.pack(suite)
     if pack_ is None:
         raise UserError(f"suite {suite.title} has no evidence pack to verify; name one with --pack")
@@ -108,19 +108,6 @@ def verify(choice: SuiteChoice, store: Path, as_json: bool, **execution: Any) ->
             f"{same} of {len(found)} agree to the bit; the pack {'holds' if agrees else 'does NOT hold'}"
         )
     return 0 if agrees else 1
-
-
-def _packable(choice: SuiteChoice) -> Suite:
-    from genbench.errors import UserError
-    from genbench.suites import PopulationSuite
-
-    suite = choice.load()
-    if isinstance(suite, PopulationSuite) and not suite.stacked:
-        raise UserError(
-            f"suite {suite.name} trains its networks one by one; evidence packs are for testbeds and for "
-            "populations with train.stacked = true"
-        )
-    return suite
 
 
 def _packing(suite: Suite) -> Any:

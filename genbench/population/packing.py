@@ -11,7 +11,7 @@ import numpy as np
 from genbench.engine.store import Store, read_manifest
 from genbench.keys import canonical_json, file_hash, text_hash
 from genbench.packs.pack import Comparison, Pack, new_pack, packed
-from genbench.population.block_plan import BlockPlan
+from genbench.population.plan import PopulationPlan
 from genbench.suites import PopulationSuite
 
 __all__ = ["build_pack", "compare"]
@@ -22,7 +22,7 @@ _EVIDENCE = "evidence.safetensors"
 
 def build_pack(
     suite: PopulationSuite,
-    plan: BlockPlan,
+    plan: PopulationPlan,
     store: Store,
     target: Path,
     provenance: Mapping[str, Any],
@@ -52,7 +52,7 @@ def build_pack(
         )
 
 
-def _named(plan: BlockPlan) -> dict[str, tuple[Any, Any, list[str]]]:
+def _named(plan: PopulationPlan) -> dict[str, tuple[Any, Any, list[str]]]:
     """Name to block, evidence and networks, in their order within the block."""
     found = {}
     for number, (block, judged) in enumerate(zip(plan.blocks, plan.evidence, strict=True)):
@@ -61,14 +61,14 @@ def _named(plan: BlockPlan) -> dict[str, tuple[Any, Any, list[str]]]:
     return found
 
 
-def _data_hash(store: Store, plan: BlockPlan) -> str:
+def _data_hash(store: Store, plan: PopulationPlan) -> str:
     """Of all images, training and held out."""
     folders = [store.folder(cell.key) for cell in (plan.training_data, plan.heldout_data)]
     files = sorted(file for folder in folders for file in folder.glob("*.safetensors"))
     return text_hash(canonical_json([[file.name, file_hash(file)] for file in files]))
 
 
-def compare(pack: Pack, plan: BlockPlan, store: Store) -> list[Comparison]:
+def compare(pack: Pack, plan: PopulationPlan, store: Store) -> list[Comparison]:
     """Every stack of `pack` against the same trained anew.
 
     On another machine training takes another path after some steps, so networks there are others: the gaps

@@ -11,7 +11,6 @@ from genbench.engine.store import Store
 from genbench.errors import UserError
 from genbench.keys import derive_seed
 from genbench.plugin.contract import Measure
-from genbench.population.block_plan import BlockPlan
 from genbench.population.plan import PopulationPlan
 from genbench.run.runs import FamilyEvidence, MeasureReport, Plan, RunReport, TableScores
 from genbench.scoring.sign_error import SignError
@@ -117,7 +116,7 @@ def _population_report(
     for subject in evidence.subjects:
         assert subject.truth is not None
         judged = outcomes[subject.truth.key].result
-        if isinstance(evidence, BlockPlan) and "networks" in judged:
+        if "networks" in judged:
             judged = judged["networks"][evidence.places[subject.label]]
         found[subject.label] = {**outcomes[subject.network.key].result, **judged}
     reports = [
@@ -200,12 +199,7 @@ def _gap_score(
     if any(not np.array_equal(file["labels"], labels) for file in files.values()):
         # Networks judged on different images: the scores of the record table compare them, this one cannot.
         return None
-    right = [
-        files[cell.key]["right"][evidence.places[label]]
-        if isinstance(evidence, BlockPlan)
-        else files[cell.key]["right"]
-        for label, cell in judged
-    ]
+    right = [files[cell.key]["right"][evidence.places[label]] for label, cell in judged]
     return bootstrap_sign_error(
         [values[label] for label, _ in judged],
         [found[label]["train_accuracy"] for label, _ in judged],

@@ -175,7 +175,7 @@ class PopulationEvidence(SuiteEvidence):
     @cached_property
     def rows(self) -> dict[str, dict[str, Any]]:
         """Network to its row of the record table, without readings; in the suite's order."""
-        from genbench.population.block_plan import plan_blocks
+        from genbench.population.plan import plan_population
         from genbench.population.table import network_row
 
         known = {}
@@ -184,7 +184,7 @@ class PopulationEvidence(SuiteEvidence):
             common = {key: value for key, value in trained.items() if key != "networks"}
             for place, label in enumerate(block["subjects"]):
                 known[label] = {**common, **trained["networks"][place], **judged["networks"][place]}
-        plan = plan_blocks(self.suite, self.pack)
+        plan = plan_population(self.suite, self.pack)
         return {s.label: network_row(s.hyperparameters, known[s.label]) for s in plan.subjects}
 
     @property
