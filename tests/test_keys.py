@@ -78,8 +78,8 @@ def test_canonical_json_refuses_nan() -> None:
 
 
 PINNED = {
-    "training_data": "a01591893b49c615c079ba1aa2c076b3452905977cd1ed9b14f5632fb67b7654",
-    "network": "b8331e44b6fea94049fbe93df4ba68e71ec53c11eb96948e85ee8d768f589faf",
-    "evidence": "c6ed5aef9a6b17c61736a91b6e68254f0dcb8b877c0dfe421b86d650d9d84992",
-    "reading": "0f903b6bbd1b35d1d3ab66dce178f8279ba9653cf6d2ff2a69f12331e3fdb219",
+    "training_data": "420323bffddea3e05a8ed4ed01797c387e2f489078f176ac357d0b1d9996e12e",
+    "network": "63025426fe51fa17d5e526f6e189f30430bd1317272086ce1ae48e6bdc20596e",
+    "evidence": "23bd38c97bc38d20f5fc073f9ff53477e7e6863de45e370a82f78d4d4abfd338",
+    "reading": "0fc86eab03d322282e0be173aee13925abf52df6158a5fee4b8296dd4dc36aeb",
 }

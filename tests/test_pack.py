@@ -145,9 +145,6 @@ def test_exclusive_options(run, tmp_path) -> None:
     done = run("run", "-m", "params", "--pack", tmp_path, "--from-scratch")
     assert done.returncode == 2
     assert "exclude each other" in done.stderr
-    done = run("pack", "build", "-s", "digits", "--to", tmp_path / "x")
-    assert done.returncode == 2
-    assert "trains its networks one by one" in done.stderr
 
 
 # -- the pack that ships -----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from test_population_blocks import SUITE
 
 from genbench.errors import UserError
 from genbench.packs.pack import PACKS, find_pack, read_pack
-from genbench.population.block_plan import plan_blocks
+from genbench.population.plan import plan_population
 from genbench.scoring.robust import robust_sign_error
 from genbench.suites import PopulationSuite, load_suite, read_suite
 from genbench.suites.evidence_old import PopulationEvidence, suite_evidence
@@ -119,12 +119,6 @@ def test_a_pack_for_another_grid_is_refused(made: Path, run: Run) -> None:
     assert "is evidence for suite 'tiny-blocks' with other settings" in done.stderr
 
 
-def test_a_suite_that_trains_one_by_one_cannot_be_packed(run: Run, tmp_path: Path) -> None:
-    done = run("pack", "build", "-s", "digits", "--to", tmp_path / "pack")
-    assert done.returncode == 2
-    assert "trains its networks one by one" in done.stderr
-
-
 # -- the pack that ships -----------------------------------------------------------------------------
 
 
@@ -133,7 +127,7 @@ def test_the_shipped_pack_is_that_of_the_suite_and_whole() -> None:
     assert isinstance(suite, PopulationSuite)
     pack = find_pack(suite)
     assert pack is not None, "nin-digits' settings are not those that its pack was built with"
-    plan = plan_blocks(suite, pack)
+    plan = plan_population(suite, pack)
     assert len(plan.subjects) == 270
     assert {len(block["subjects"]) for block in pack.manifest["blocks"]} == {15}
     for block in pack.manifest["blocks"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 import sqlite3
@@ -13,7 +14,7 @@ from test_engine import finished, starts, table
 
 from genbench.engine.cells import Cell, Cost, Outcome, Status, make_cell
 from genbench.engine.readings import READING, ReadingTable
-from genbench.engine.store import Damage, Store
+from genbench.engine.store import Damage, Store, read_manifest
 from genbench.errors import StoreError
 from genbench.plugin.registry import find_measure
 from genbench.run.runs import make_plan
@@ -49,25 +50,69 @@ def test_a_flipped_byte_in_any_file_of_any_cell_is_detected_and_named(store) -> 
             assert isinstance(opened.read(file.parent.name), Outcome)
 
 
+def files_by_kind(store: Path) -> dict[tuple[str, str], Path]:
+    """One file of every kind: (kind of cell, name of file) to it."""
+    files = sorted(path for path in (store / "cells").rglob("*") if path.is_file())
+    return {(str(read_manifest(file.parent)["kind"]), file.name): file for file in files}
+
+
 @pytest.mark.slow
 def test_a_damaged_cell_is_made_again_and_no_other(run, tmp_path, store) -> None:
-    """One file of every kind."""
-    kinds = {file.name: file for file in sorted((store / "cells").rglob("*")) if file.is_file()}
-    assert set(kinds) == {
-        "manifest.json", "cost.json", "training.safetensors", "heldout.safetensors", "initial.safetensors",
-        "final.safetensors", "trace.safetensors", "evidence.safetensors",
-    }  # fmt: skip
+    kinds = files_by_kind(store)
+    network = {"initial.safetensors", "final.safetensors", "trace.safetensors"}
+    expected = {
+        "population_training": {"digits.0.safetensors"},
+        "population_heldout": {"digits.0.safetensors"},
+        "population_block": network,
+        "population_evidence": {"evidence.safetensors"},
+        "population_network": network,
+        "reading": set(),
+    }
+    always = {"manifest.json", "cost.json"}
+    assert kinds.keys() == {(kind, name) for kind, own in expected.items() for name in own | always}
     sound, rows = cell_files(store), table(store)
-    for file in kinds.values():
+    damaged: dict[str, list[Path]] = {}
+    for (kind, name), file in kinds.items():
+        # Nothing waits for a stack whose networks are stored: the next test.
+        if kind != "population_block" and (name not in always or kind == "reading"):
+            damaged.setdefault(file.parent.name, []).append(file)
+    assert len(damaged) == 5
+    # At once one file of each cell, then another of those that have one.
+    for round_ in itertools.zip_longest(*damaged.values()):
+        files = [file for file in round_ if file is not None]
         before = starts(store)
-        flip(file, file.stat().st_size // 2)
+        for file in files:
+            flip(file, file.stat().st_size // 2)
         result = run(*options("--store", "store"))
         assert result.returncode == 0, result.stderr
-        assert f"{file.parent.parent.name}/{file.parent.name}/{file.name}" in result.stderr
+        for file in files:
+            assert f"{file.parent.parent.name}/{file.parent.name}/{file.name}" in result.stderr
         begun = {key for key, count in starts(store).items() if count != before.get(key)}
-        assert begun == {file.parent.name}
+        assert begun == {file.parent.name for file in files}
         assert cell_files(store) == sound
         assert table(store) == rows
+
+
+@pytest.mark.slow
+def test_a_damaged_stack_is_noticed_when_one_of_its_networks_is_needed(run, tmp_path, store) -> None:
+    kinds = files_by_kind(store)
+    sound, before = cell_files(store), starts(store)
+    file = kinds["population_block", "final.safetensors"]
+    flip(file, file.stat().st_size // 2)
+    assert run(*options("--store", "store")).returncode == 0
+    assert starts(store) == before, "all that was taken out of it is stored"
+    network = next(
+        path.parent
+        for path in (store / "cells").rglob("manifest.json")
+        if read_manifest(path.parent)["parents"].get("block") == file.parent.name
+        and read_manifest(path.parent)["kind"] == "population_network"
+    )
+    flip(network / "final.safetensors", 100)
+    result = run(*options("--store", "store"))
+    assert result.returncode == 0, result.stderr
+    begun = {key for key, count in starts(store).items() if count != before.get(key)}
+    assert begun == {network.name, file.parent.name}
+    assert cell_files(store) == sound
 
 
 def test_a_missing_or_foreign_file_is_damage_too(store) -> None:

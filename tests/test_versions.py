@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from genbench.plugin.registry import load_registry
-from genbench.population import block_plan, plan
+from genbench.population import plan as population_plan
 from genbench.run.runs import SUBJECT_VERSION
 from genbench.testbed import plan as testbed_plan
 
@@ -50,18 +50,12 @@ def found() -> dict[str, dict[str, object]]:
             "version": SUBJECT_VERSION,
             "shape": shape(*sorted((PACKAGE / "subject").glob("*.py"))),
         },
-        "population": {
-            "version": plan._VERSION,
-            "shape": shape(
-                *(PACKAGE / "population" / f"{n}.py" for n in ("architectures", "training", "steps"))
-            ),
-        },
     }
     helpers = sorted((PACKAGE / "measures").glob("_[a-z]*.py"))
     units["what measures share"] = {"version": SUBJECT_VERSION, "shape": shape(*helpers)}
     stacks = ("blocks", "layers", "networks", "optimizers", "pools", "stacked", "stacked_training")
-    units["population blocks"] = {
-        "version": block_plan._VERSION,
+    units["population"] = {
+        "version": population_plan._VERSION,
         "shape": shape(
             PACKAGE / "data" / "corruptions.py", *(PACKAGE / "population" / f"{name}.py" for name in stacks)
         ),

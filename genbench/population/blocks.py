@@ -1,4 +1,4 @@
-"""The cells of a stacked population: one block of networks trained at once, its evidence, single networks."""
+"""The cells of a population: one block of networks trained at once, its evidence, single networks."""
 
 from __future__ import annotations
 

@@ -38,11 +38,25 @@ _SHARE = number("a number in [0, 1]", lambda v: 0 <= v <= 1)
 _BELOW_ONE = number("a number in [0, 1)", lambda v: 0 <= v < 1)
 _SEVERITY = Field("an integer from 1 to 5", lambda v: type(v) is int and 1 <= v <= 5)
 
-# One network per cell: every key but those of [data] is in exactly one of [train] and [grid].
-_DATA = {"dataset": TEXT, "train_size": integer(10), "seed": integer(0)}
+_DATA = {
+    "seed": integer(0),
+    "classes": optional(integer(2)),
+    "training_pool": optional(integer(10)),
+    "heldout_size": optional(integer(10)),
+    "corruptions": optional(distinct(choice(*CORRUPTION_NAMES), "the name of a corruption")),
+    "severities": optional(distinct(_SEVERITY, "an integer from 1 to 5")),
+    "shifted_images": optional(integer(10)),
+}
+# Each of these is one value in its table or a list in [grid].
+_DATA_AXES = {
+    "dataset": TEXT,
+    "train_size": integer(10),
+    "label_noise": optional(_SHARE),
+    "heldout_domain": optional(TEXT),
+}
 _TRAIN = {
-    "architecture": choice("nin"),
-    "optimizer": choice("sgd", "adam"),
+    "architecture": choice("nin", "fcn", "resnet"),
+    "optimizer": choice("sgd", "adam", "rmsprop"),
     "momentum": _BELOW_ONE,
     "weight_decay": NOT_NEGATIVE,
     "batch_size": integer(1),
@@ -52,28 +66,6 @@ _TRAIN = {
     "width": integer(1),
     "learning_rate": POSITIVE,
     "seed": integer(0),
-}
-
-# Stacked networks: what a network is trained on may be in the grid too.
-_STACKED_DATA = {
-    "seed": integer(0),
-    "classes": optional(integer(2)),
-    "training_pool": optional(integer(10)),
-    "heldout_size": optional(integer(10)),
-    "corruptions": optional(distinct(choice(*CORRUPTION_NAMES), "the name of a corruption")),
-    "severities": optional(distinct(_SEVERITY, "an integer from 1 to 5")),
-    "shifted_images": optional(integer(10)),
-}
-_STACKED_DATA_AXES = {
-    "dataset": TEXT,
-    "train_size": integer(10),
-    "label_noise": optional(_SHARE),
-    "heldout_domain": optional(TEXT),
-}
-_STACKED_TRAIN = {
-    **_TRAIN,
-    "architecture": choice("nin", "fcn", "resnet"),
-    "optimizer": choice("sgd", "adam", "rmsprop"),
     "stop": optional(choice("cross_entropy", "accuracy", "epochs")),
     "schedule": optional(choice("constant", "cosine")),
     "dropout": optional(_BELOW_ONE),
@@ -98,8 +90,6 @@ class PopulationSuite(Suite):
     data: Mapping[str, Any] = field(default_factory=dict)
     train: Mapping[str, Any] = field(default_factory=dict)
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    stacked: bool = False
-    """Whether many networks are trained at once; `train.stacked = true`."""
 
     def points(self) -> list[dict[str, Any]]:
         """Every combination of the grid's values, in order: one network each."""
@@ -108,9 +98,9 @@ class PopulationSuite(Suite):
         ]
 
     def settings(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """Everything about the network at a point of a stacked suite, defaults included."""
+        """Everything about the network at a point, defaults included."""
         given = {**_DEFAULTS, **self.data, **self.train, **point}
-        return {name: given[name] for name in (*_STACKED_DATA_AXES, *_STACKED_TRAIN)}
+        return {name: given[name] for name in (*_DATA_AXES, *_TRAIN)}
 
     @property
     def networks(self) -> int:
@@ -120,37 +110,25 @@ class PopulationSuite(Suite):
     def content(self) -> dict[str, Any]:
         """Everything that determines networks and gaps."""
         grid = {name: list(values) for name, values in self.grid.items()}
-        return {"data": dict(self.data), "train": {**self.train, "stacked": self.stacked}, "grid": grid}
+        return {"data": dict(self.data), "train": dict(self.train), "grid": grid}
 
 
 def read_population(path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> PopulationSuite:
     """Check the tables [data], [train] and [grid]."""
     data, train, grid = (table(path, content, name) for name in ("data", "train", "grid"))
-    stacked = train.get("stacked", False)
-    if not isinstance(stacked, bool):
-        raise UserError(f"{path}: train.stacked = {stacked!r}, expected true or false")
-    train = {name: value for name, value in train.items() if name != "stacked"}
-    if stacked:
-        known_keys(path, "data", data, [*_STACKED_DATA, *_STACKED_DATA_AXES])
-        check_table(path, "data", data, _STACKED_DATA)
-        known_keys(path, "train", train, [*_STACKED_TRAIN, "stacked"])
-        known_keys(path, "grid", grid, [*_STACKED_DATA_AXES, *_STACKED_TRAIN])
-        _check_axes(path, "data", data, grid, _STACKED_DATA_AXES)
-        _check_axes(path, "train", train, grid, _STACKED_TRAIN)
-        _check_shifts(path, data)
-        _check_pool(path, data, grid)
-    else:
-        known_keys(path, "data", data, _DATA)
-        check_table(path, "data", data, _DATA)
-        known_keys(path, "train", train, [*_TRAIN, "stacked"])
-        known_keys(path, "grid", grid, _TRAIN)
-        _check_axes(path, "train", train, grid, _TRAIN)
+    known_keys(path, "data", data, [*_DATA, *_DATA_AXES])
+    check_table(path, "data", data, _DATA)
+    known_keys(path, "train", train, _TRAIN)
+    known_keys(path, "grid", grid, [*_DATA_AXES, *_TRAIN])
+    _check_axes(path, "data", data, grid, _DATA_AXES)
+    _check_axes(path, "train", train, grid, _TRAIN)
+    _check_shifts(path, data)
+    _check_pool(path, data, grid)
     return PopulationSuite(
         **common,
         data=data,
         train=train,
         grid={name: tuple(values) for name, values in grid.items()},
-        stacked=stacked,
     )
 
 
