@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from genbench.run.runs import make_plan
 
 from genbench.engine.cells import Step, make_cell
 from genbench.keys import KEY_RECIPE, canonical_json, cell_key, derive_seed
 from genbench.plugin.registry import find_measure
 from genbench.population.plan import plan_population
-from genbench.run.runs import make_plan
 from genbench.suites import load_suite
 
 

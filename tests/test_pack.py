@@ -197,9 +197,10 @@ def test_recorded_readings_stand_beside_later_runs(pack, run, tmp_path) -> None:
     """Taken only for the very same evidence, measure and version."""
     from dataclasses import replace
 
+    from genbench.run.runs import make_plan
+
     from genbench.plugin.registry import load_registry
     from genbench.records.write import find_references
-    from genbench.run.runs import make_plan
     from genbench.suites import load_suite
 
     store, records = tmp_path / "new", tmp_path / "records"

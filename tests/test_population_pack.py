@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Run, command
+from genbench.suites.evidence_old import PopulationEvidence, suite_evidence
 from test_population_blocks import SUITE
 
 from genbench.errors import UserError
@@ -18,7 +19,6 @@ from genbench.packs.pack import PACKS, find_pack, read_pack
 from genbench.population.plan import plan_population
 from genbench.scoring.robust import robust_sign_error
 from genbench.suites import PopulationSuite, load_suite, read_suite
-from genbench.suites.evidence_old import PopulationEvidence, suite_evidence
 
 pytestmark = pytest.mark.xdist_group("population_pack")  # one worker trains for all
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import MEASURES, cell_files, options
+from genbench.run.runs import make_plan
 from test_engine import finished, starts, table
 
 from genbench.engine.cells import Cell, Cost, Outcome, Status, make_cell
@@ -17,7 +18,6 @@ from genbench.engine.readings import READING, ReadingTable
 from genbench.engine.store import Damage, Store, read_manifest
 from genbench.errors import StoreError
 from genbench.plugin.registry import find_measure
-from genbench.run.runs import make_plan
 from genbench.suites import load_suite
 
 

@@ -114,7 +114,7 @@ class PopulationEvidence(Evidence):
         valued = [one for one in results if one.values]
         scored, note = self._scored(valued)
         found = {} if scored is None else population_scores(scored)
-        if not found and len(self.rows) > 1 and valued:
+        if not found and valued:
             found = self._over_pairs(valued)
         return Judged([replace(one, score=found.get(one.name)) for one in results], scored, note)
 
@@ -142,10 +142,24 @@ class PopulationEvidence(Evidence):
         return scored, ""
 
     def _over_pairs(self, results: Sequence[MeasureResult]) -> dict[str, PopulationScore]:
-        try:
-            return pair_scores(self.network_table(results), seed=self.suite.bootstrap_seed)
-        except UserError:
-            return {}  # fewer than two networks to compare
+        """Pairs need neither settings nor seeds: any two networks that are scored."""
+        import numpy as np
+
+        from genbench.scoring.network_table import NetworkTable
+
+        rows = {name: row for name, row in self.rows.items() if row.get("converged", True)}
+        oriented = [{name: one.direction * value for name, value in one.values.items()} for one in results]
+        readings = [[values.get(name, np.nan) for values in oriented] for name in rows]
+        networks = NetworkTable(
+            hyperparameters=(),
+            codes=np.zeros((len(rows), 0), dtype=np.int64),
+            levels=(),
+            seeds=np.zeros(len(rows), dtype=np.int64),
+            targets={"gap": np.array([row["gap"] for row in rows.values()], dtype=np.float64)},
+            measures=tuple(one.name for one in results),
+            readings=np.array(readings, dtype=np.float64).reshape(len(rows), len(results)),
+        )
+        return pair_scores(networks, seed=self.suite.bootstrap_seed)
 
     def pages(self, judged: Judged) -> PopulationPages:
         """Environments, gaps, record tables."""

@@ -127,8 +127,8 @@ def _show_scores(result: RunResult, pages: Pages) -> None:
             row |= {_words(label): columns[label].text(score) for label in pages.summary}
             row |= {column.label: column.text(score) for column in counts}
         rows.append(row)
-    # Only worth a column where measures differ in it.
-    counted = [c.label for c in counts if c.label != "dropped"]
+    # What a headline is made of is worth a column only where measures differ in it.
+    counted = [column.label for column in counts[:1]]
     complete = len({(row["readings"], *(row.get(label) for label in counted)) for row in rows}) == 1
     names = ["measure", "rank", "sign error", "95 %", *map(_words, pages.summary)]
     names = fitting_columns([*names, *([] if complete else [*counted, "readings"]), "seconds"], rows)
