@@ -19,7 +19,7 @@ from genbench.engine.cells import Outcome, Status, make_cell
 from genbench.engine.steps import load_step
 from genbench.engine.store import Store
 from genbench.errors import UserError
-from genbench.plugin.contract import DataRequest
+from genbench.plugin.offers import DataRequest
 from genbench.population.block_plan import BlockPlan
 from genbench.population.domain_folder import load_domains
 from genbench.population.plan import plan_population

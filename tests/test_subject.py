@@ -233,7 +233,7 @@ def test_sigma_of_a_linear_classifier_in_closed_form() -> None:
 def test_nothing_held_out_can_be_reached(tmp_path, data) -> None:
     """Walk every object that a subject of a run refers to; the held-out images are not among them."""
     from genbench.data.digits import DATASET
-    from genbench.plugin.contract import DataRequest
+    from genbench.plugin.offers import DataRequest
     from genbench.population.steps import load_network, train_network, training_data
     from genbench.subject.parts import LocalParts
 

@@ -140,7 +140,7 @@ def backbones(name: str | None, weights: Path | None, as_json: bool) -> None:
 
     With NAME: where its weights were found, or what to fetch and where to put it.
     """
-    from genbench.plugin.contract import BackboneRequest
+    from genbench.plugin.offers import BackboneRequest
 
     records = []
     for item, argument in _chosen("backbones", name):
@@ -173,7 +173,7 @@ def datasets(name: str | None, root: Path | None, as_json: bool) -> None:
 
     With NAME: where it was found, or what to put where.
     """
-    from genbench.plugin.contract import DataRequest
+    from genbench.plugin.offers import DataRequest
 
     records = []
     for item, argument in _chosen("datasets", name):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from genbench.data.folder import class_order, data_root, load_tree, named_classes
 from genbench.errors import UserError
-from genbench.plugin.contract import Availability, DataRequest, Dataset
+from genbench.plugin.offers import Availability, DataRequest, Dataset
 
 if TYPE_CHECKING:
     from genbench.data.images import ImageData

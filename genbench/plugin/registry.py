@@ -23,7 +23,8 @@ import pluggy
 
 from genbench.errors import UserError
 from genbench.plugin import hookspecs
-from genbench.plugin.contract import Backbone, Dataset, Degradation, Executor, Measure, SuiteFile
+from genbench.plugin.contract import Measure
+from genbench.plugin.offers import Backbone, Dataset, Degradation, Executor, SuiteFile
 
 __all__ = [
     "BUILTIN",

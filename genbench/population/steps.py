@@ -18,7 +18,7 @@ from torch import Tensor
 from genbench.data.images import ImageSplit
 from genbench.engine.store import read_manifest
 from genbench.errors import UserError
-from genbench.plugin.contract import DataRequest
+from genbench.plugin.offers import DataRequest
 from genbench.plugin.registry import load_registry
 from genbench.population.architectures import build
 from genbench.population.training import Recipe, accuracy, train
