@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 
 import pluggy
 
+import genbench._torchvision  # noqa: F401  plugins and users' files may import it, timm or open_clip
 from genbench.errors import UserError
 from genbench.plugin import hookspecs
 from genbench.plugin.contract import Measure
