@@ -117,20 +117,20 @@ class Measure:
 
 @dataclass(frozen=True)
 class MeasureInfo:
-    """Everything known about a measure but its function; fields as in `Measure`."""
+    """Everything known about a measure but its function, with the fields of `Measure`."""
 
     name: str
     summary: str
-    description: str
+    description: str = ""
     """The whole docstring: formula, reference and known limits."""
-    category: str
-    needs: frozenset[str]
-    higher_means: HigherMeans
-    randomness: Randomness
-    logarithm: bool
-    cost: Cost
-    paper: str
-    version: str
+    category: str = "other"
+    needs: frozenset[str] = frozenset({"weights"})
+    higher_means: HigherMeans = "worse"
+    randomness: Randomness = "none"
+    logarithm: bool = False
+    cost: Cost = ""
+    paper: str = ""
+    version: str = "1"
 
 
 @overload
