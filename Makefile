@@ -13,13 +13,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 run: $(READY)  ## set up, then score path_norm on the embedded suite
 	$(BIN)/genbench run --measure path_norm
 
-test: lint browser  ## set up, then ruff, mypy and all tests
+test: lint browser  ## set up, then ruff, mypy, import-linter and all tests
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 browser:  ## Chromium, in which the leaderboard site is tested, where apt can install it
 	@command -v chromedriver >/dev/null || { command -v apt-get >/dev/null \

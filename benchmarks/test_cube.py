@@ -17,7 +17,7 @@ from torch import Tensor
 
 from genbench.data.images import ImageData
 from genbench.packs.pack import find_pack
-from genbench.plugin.contract import BackboneRequest, DataRequest
+from genbench.plugin.offers import BackboneRequest, DataRequest
 from genbench.plugin.registry import load_registry
 from genbench.suites import TestbedSuite, load_suite
 from genbench.testbed.adaptation import AdaptedNetwork, read_state

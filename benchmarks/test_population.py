@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from genbench.data.digits import DATASET
-from genbench.plugin.contract import DataRequest
+from genbench.plugin.offers import DataRequest
 from genbench.population import training
 from genbench.population.memory import keep_freed_memory
 from genbench.population.networks import Shape, make_network

@@ -11,7 +11,7 @@ from test_subject import trained_looking
 from torch import nn
 
 import genbench
-from genbench.plugin.contract import BackboneRequest
+from genbench.plugin.offers import BackboneRequest
 from genbench.plugin.registry import load_registry
 from genbench.population.networks import NetworkInNetwork
 from genbench.subject.cut import cut_after_first_block

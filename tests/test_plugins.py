@@ -77,7 +77,8 @@ def site(tmp_path: Path) -> Path:
 
 
 def with_site(site: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(site)}
+    paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def test_every_hook_has_one_line_of_documentation_and_is_used_by_the_builtins() -> None:

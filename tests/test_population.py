@@ -11,7 +11,7 @@ from torch import nn
 
 from genbench.data.digits import DATASET
 from genbench.errors import UserError
-from genbench.plugin.contract import DataRequest
+from genbench.plugin.offers import DataRequest
 from genbench.population.layers import convolve
 from genbench.population.networks import Shape, make_network
 from genbench.population.optimizers import StackedOptimizer

@@ -19,7 +19,7 @@ from genbench.engine.cells import Outcome, Status, Step, make_cell
 from genbench.engine.steps import load_named
 from genbench.engine.store import Store
 from genbench.errors import UserError
-from genbench.plugin.contract import DataRequest
+from genbench.plugin.offers import DataRequest
 from genbench.population.domain_folder import load_domains
 from genbench.population.plan import HELDOUT, SHIFTS, TRAINING, plan_population
 from genbench.population.pools import Choice, heldout_images, training_set

@@ -153,7 +153,7 @@ def test_the_evidence_is_what_its_networks_do() -> None:
 
     from genbench.data.digits import DATASET
     from genbench.keys import derive_seed
-    from genbench.plugin.contract import DataRequest
+    from genbench.plugin.offers import DataRequest
     from genbench.population.networks import Shape, make_network
 
     pack = read_pack(PACKS / "nin-digits")

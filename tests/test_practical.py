@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genbench.errors import UserError
-from genbench.scoring.practical import PracticalTruth, pair_weights
+from genbench.scoring.pairs import pair_weights
+from genbench.scoring.practical import PracticalTruth
 from genbench.scoring.ranking import tied_ranks
 from genbench.testbed.cube import class_statistics, make_cube, slices
 

@@ -238,7 +238,7 @@ def test_nothing_held_out_can_be_reached(tmp_path, data) -> None:
     from genbench.data.digits import DATASET
     from genbench.engine.cells import Cell, Outcome, Status, make_cell
     from genbench.engine.store import Store, read_manifest
-    from genbench.plugin.contract import DataRequest
+    from genbench.plugin.offers import DataRequest
     from genbench.population.blocks import load_member, member, train_block
     from genbench.population.plan import BLOCK, NETWORK, TRAINING
     from genbench.population.pools import training_pool

@@ -15,7 +15,7 @@ from torch import nn
 
 from genbench.engine.store import Store, read_manifest
 from genbench.errors import UserError
-from genbench.plugin.contract import BackboneRequest
+from genbench.plugin.offers import BackboneRequest
 from genbench.plugin.registry import load_registry
 from genbench.suites import TestbedSuite, load_suite, read_suite
 from genbench.testbed.adaptation import AdaptationRecipe, AdaptedNetwork, adapt, read_state, rounded_state
@@ -121,7 +121,7 @@ def test_quick_cells_are_never_full_ones() -> None:
 
 def test_augmentation_is_seeded_and_moves_every_image_a_little() -> None:
     data = load_registry().get("datasets", "glyphs").item
-    from genbench.plugin.contract import DataRequest
+    from genbench.plugin.offers import DataRequest
 
     images = data.load(DataRequest()).heldout.batch(range(300))
     once, again, other = augment(images, 0), augment(images, 0), augment(images, 1)

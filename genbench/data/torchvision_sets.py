@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from genbench._lazy import np
 from genbench.data.folder import class_order, data_root
 from genbench.errors import UserError
-from genbench.plugin.contract import Availability, DataRequest, Dataset
+from genbench.plugin.offers import Availability, DataRequest, Dataset
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

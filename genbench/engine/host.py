@@ -29,7 +29,7 @@ from genbench.engine.guard import Ask, Limits, die_with_parent, run_guarded
 from genbench.engine.readings import READING
 from genbench.engine.steps import load_named, load_step
 from genbench.engine.value import result_record
-from genbench.errors import NotApplicable
+from genbench.errors import NotApplicable, described
 from genbench.plugin.registry import Source, source_measures
 from genbench.subject.parts import AskedParts, Part, part_label, save_part, timed_part
 from genbench.subject.subject import Subject, TrainedNetwork
@@ -182,8 +182,7 @@ def main(parent: int, scratch: Path) -> None:
         try:
             outcome = _run_job(host, job)
         except Exception as problem:  # loading a subject failed: this job's fault, not the next one's
-            reason = " ".join(f"{type(problem).__name__}: {problem}".split())
-            outcome = Outcome(Status.FAILED, f"the subject could not be loaded: {reason}")
+            outcome = Outcome(Status.FAILED, f"the subject could not be loaded: {described(problem)}")
         answers.write(json.dumps(outcome.message()) + "\n")
 
 

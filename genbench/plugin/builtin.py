@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genbench.plugin.contract import Executor, SuiteFile
 from genbench.plugin.hookspecs import hookimpl
+from genbench.plugin.offers import Executor, SuiteFile
 from genbench.plugin.suite_kind import SuiteKind
 
 if TYPE_CHECKING:
-    from genbench.plugin.contract import Backbone, Dataset, Degradation, Measure
+    from genbench.plugin.contract import Measure
+    from genbench.plugin.offers import Backbone, Dataset, Degradation
 
 _SUITES = Path(__file__).parent.parent / "suites"
 

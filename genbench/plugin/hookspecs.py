@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from genbench.plugin.contract import Backbone, Dataset, Degradation, Executor, Measure, SuiteFile
+    from genbench.plugin.contract import Measure
+    from genbench.plugin.offers import Backbone, Dataset, Degradation, Executor, SuiteFile
     from genbench.plugin.suite_kind import SuiteKind
 
 __all__ = ["ENTRY_POINT_GROUP", "hookimpl"]

@@ -20,7 +20,7 @@ from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.errors import UserError
 from genbench.keys import canonical_json, derive_seed
 from genbench.packs.pack import Pack, unpacked_cell
-from genbench.plugin.contract import DataRequest, Dataset
+from genbench.plugin.offers import DataRequest, Dataset
 from genbench.plugin.registry import load_registry
 from genbench.population.suite import PopulationSuite
 from genbench.suites.plan import EvidencePlan

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from genbench.scoring.pairs import pair_weights
 from genbench.scoring.ranking import differ_surely
 
 __all__ = [
@@ -19,12 +20,12 @@ __all__ = [
     "SLICES",
     "SLICE_NAMES",
     "STATISTICS",
+    "STATISTIC_NAMES",
     "Part",
     "PracticalScore",
     "PracticalTruth",
     "Slice",
     "WorstPair",
-    "pair_weights",
 ]
 
 Array = NDArray[np.float64]
@@ -33,6 +34,8 @@ SLICES = ("robustness", "zero_shot")
 SLICE_NAMES = {"robustness": "robustness", "zero_shot": "zero-shot"}
 """As tables and pages say them."""
 STATISTICS = ("mean", "sd", "p10")
+STATISTIC_NAMES = {"mean": "M", "sd": "SD", "p10": "P10"}
+"""As the paper calls them: mean, standard deviation and 10th percentile over classes."""
 HEADLINE = "mean"
 RESAMPLES = 1000
 
@@ -212,12 +215,6 @@ class PracticalTruth:
             for family, models in self.models.items()
             for i, model in enumerate(models)
         }
-
-
-def pair_weights(difference: Array, images: int) -> Array:
-    """max(0, χ − ½) with χ(D) = max(0, 1 − 2·exp(−2m(D/2)²))², D = |d − d'| (SPEC.md section 3)."""
-    chance = 1 - 2 * np.exp(-2 * images * (np.abs(difference) / 2) ** 2)
-    return np.asarray(np.maximum(0.0, np.maximum(0.0, chance) ** 2 - 0.5))
 
 
 def _errors(claimed: Array, difference: Array) -> Array:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from genbench.engine.cells import Cell
-from genbench.plugin.contract import BackboneRequest, DataRequest
+from genbench.plugin.offers import BackboneRequest, DataRequest
 from genbench.plugin.registry import load_registry
 from genbench.suites.plan import CellForecast
 from genbench.testbed.suite import TestbedSuite

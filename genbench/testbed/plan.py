@@ -17,7 +17,7 @@ from pathlib import Path
 from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.keys import derive_seed, file_hash
 from genbench.packs.pack import Pack, unpacked_cell
-from genbench.plugin.contract import Availability, BackboneRequest, DataRequest
+from genbench.plugin.offers import Availability, BackboneRequest, DataRequest
 from genbench.plugin.registry import load_registry
 from genbench.suites.plan import EvidencePlan
 from genbench.testbed.suite import TestbedSuite

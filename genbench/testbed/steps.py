@@ -19,7 +19,7 @@ from torch import Tensor
 from genbench.data.images import TensorImages
 from genbench.engine.store import read_manifest
 from genbench.errors import UserError
-from genbench.plugin.contract import BackboneRequest, DegradationTask
+from genbench.plugin.offers import BackboneRequest, DegradationTask
 from genbench.plugin.registry import load_registry
 from genbench.subject.subject import TrainedNetwork
 from genbench.testbed.adaptation import AdaptationRecipe, AdaptedNetwork, adapt, read_state, rounded_state
