@@ -147,7 +147,7 @@ def _own_problems(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _evidence_problems(record: Mapping[str, Any], evidence: SuiteEvidence) -> Iterator[str]:
-    from genbench.run.runs import SUBJECT_VERSION
+    from genbench.subject.version import SUBJECT_VERSION
 
     origin = record["provenance"]
     if record["evidence"] != evidence.pack.hash:

@@ -93,7 +93,7 @@ def body_hash(record: Mapping[str, Any]) -> str:
 
 def _record(report: RunReport, measure: MeasureReport) -> dict[str, Any]:
     from genbench.records.provenance import plugin_record, provenance
-    from genbench.run.runs import SUBJECT_VERSION
+    from genbench.subject.version import SUBJECT_VERSION
 
     item = measure.measure
     outcomes = measure.outcomes.values()
@@ -161,7 +161,8 @@ def find_references(
     plan: Plan, entries: Iterable[Entry[Measure]], folder: Path | None = None
 ) -> dict[str, Reference]:
     """Recorded readings, by measure, of the `entries` with a record for this very evidence."""
-    from genbench.run.runs import SUBJECT_VERSION, Reference
+    from genbench.run.runs import Reference
+    from genbench.subject.version import SUBJECT_VERSION
 
     evidence = _evidence(plan)
     if evidence is None or plan.suite.quick:

@@ -20,6 +20,7 @@ from genbench.keys import derive_seed
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Entry, Source, load_registry
 from genbench.population.plan import PopulationPlan, plan_population
+from genbench.subject.version import SUBJECT_VERSION
 from genbench.suites import PopulationSuite, Suite, TestbedSuite
 from genbench.testbed.plan import TestbedPlan, plan_testbed
 
@@ -49,9 +50,6 @@ __all__ = [
 ]
 
 Result = TypeVar("Result")
-
-SUBJECT_VERSION = 2
-"""Code version of `genbench.subject`: part of the key of every reading, because measures build on it."""
 
 
 @dataclass(frozen=True)
