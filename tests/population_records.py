@@ -11,7 +11,7 @@ from genbench.plugin.registry import load_registry
 from genbench.records.provenance import bootstrap_seed, package_versions
 from genbench.records.schema import SCHEMA
 from genbench.records.write import body_hash
-from genbench.run.runs import SUBJECT_VERSION
+from genbench.subject.version import SUBJECT_VERSION
 from genbench.suites.evidence_old import PopulationEvidence, suite_evidence
 
 SUITE = "nin-digits"

@@ -24,7 +24,7 @@ def make_record(name: str, values: Mapping[str, float | None], **about: Any) -> 
     from genbench.keys import file_hash
     from genbench.plugin.registry import load_registry
     from genbench.records.provenance import bootstrap_seed, package_versions
-    from genbench.run.runs import SUBJECT_VERSION
+    from genbench.subject.version import SUBJECT_VERSION
 
     evidence = suite_evidence("mini")
     built_in = load_registry().measures.get(name)
