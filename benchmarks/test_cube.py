@@ -16,15 +16,16 @@ import torch
 from torch import Tensor
 
 from genbench.data.images import ImageData
-from genbench.packs.pack import find_pack
 from genbench.plugin.offers import BackboneRequest, DataRequest
 from genbench.plugin.registry import load_registry
-from genbench.suites import TestbedSuite, load_suite
+from genbench.suites import load_suite
+from genbench.suites.evidence_packs import find_pack
 from genbench.testbed.adaptation import AdaptedNetwork, read_state
 from genbench.testbed.cube import class_error, class_statistics, make_cube, write_cube
 from genbench.testbed.heads import fit_heads
 from genbench.testbed.judged import judge
 from genbench.testbed.kappa import conflict_kappa
+from genbench.testbed.suite import TestbedSuite
 from genbench.zoo.features import extract_features
 from genbench.zoo.loaded import LoadedBackbone
 

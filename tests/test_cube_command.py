@@ -266,7 +266,7 @@ def test_heat_maps_show_every_model_on_one_scale(cubes: dict[str, xr.Dataset]) -
 
 def test_names_in_figures_are_plain_text() -> None:
     from genbench.display.figures import inline_svg
-    from genbench.testbed.cube_figures import Point, ScatterPanel, reading_scatter
+    from genbench.display.scatter import Point, ScatterPanel, reading_scatter
 
     points = [Point("a:<b>$x$", "<script>$", 1.0, 0.2), Point("a:c&d", "other", 1e4, 0.1)]
     panel = ScatterPanel("t<", "error", points, [("a:<b>$x$", "a:c&d")])

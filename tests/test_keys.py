@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from genbench.run.runs import make_plan
 
 from genbench.engine.cells import Step, make_cell
 from genbench.keys import KEY_RECIPE, canonical_json, cell_key, derive_seed
 from genbench.plugin.registry import find_measure
 from genbench.population.plan import plan_population
+from genbench.run.plan import make_plan
 from genbench.suites import load_suite
 
 
@@ -26,7 +26,7 @@ def test_a_key_is_the_sha256_of_this_text() -> None:
 def test_keys_of_the_digits_suite_are_pinned() -> None:
     """If this fails, every stored result in the world is orphaned: raise a version and say so."""
     plan = make_plan(load_suite("digits"), find_measure("path_norm"))
-    first = plan.evidence.subjects[0]
+    first = plan.evidence.networks[0]
     assert plan.evidence.training_data.key == PINNED["training_data"]
     assert first.network.key == PINNED["network"]
     assert first.truth.key == PINNED["evidence"]

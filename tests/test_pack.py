@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from genbench.packs.pack import PACKS, copy_files, find_pack, read_pack
+from genbench.packs.pack import PACKS, copy_files, read_pack
+from genbench.suites.evidence_packs import find_pack
 
 pytestmark = pytest.mark.xdist_group("quick_store")  # one worker builds that store for all
 
@@ -171,7 +172,6 @@ def test_the_shipped_cubes_are_sane() -> None:
     """Issue 4: error rises as SSIM falls and as zero-shot rises; most pairs of models can be told apart."""
     from scipy.stats import spearmanr
 
-    from genbench.scoring.practical import PracticalTruth
     from genbench.testbed.cube import marginals, read_cube
 
     cubes = {
@@ -187,7 +187,9 @@ def test_the_shipped_cubes_are_sane() -> None:
         assert spearmanr(cube["ssim"], error["ssim"]["error_mean"]).statistic <= -0.9
         assert spearmanr(cube["zero_shot"], error["zero_shot"]["error_mean"]).statistic >= 0.9
         assert abs(cube["achieved_ssim"] - cube["ssim"]).max() <= 0.01
-    assert min(PracticalTruth.of(cubes).resolved().values()) >= 0.6
+    from genbench.testbed.truth import practical_truth
+
+    assert min(practical_truth(cubes).resolved().values()) >= 0.6
 
 
 # -- records -----------------------------------------------------------------------------------------
@@ -197,10 +199,9 @@ def test_recorded_readings_stand_beside_later_runs(pack, run, tmp_path) -> None:
     """Taken only for the very same evidence, measure and version."""
     from dataclasses import replace
 
-    from genbench.run.runs import make_plan
-
     from genbench.plugin.registry import load_registry
     from genbench.records.write import find_references
+    from genbench.run.plan import make_plan
     from genbench.suites import load_suite
 
     store, records = tmp_path / "new", tmp_path / "records"

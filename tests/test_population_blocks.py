@@ -23,8 +23,8 @@ from genbench.plugin.offers import DataRequest
 from genbench.population.domain_folder import load_domains
 from genbench.population.plan import HELDOUT, SHIFTS, TRAINING, plan_population
 from genbench.population.pools import Choice, heldout_images, training_set
-from genbench.population.suite import CORRUPTION_NAMES
-from genbench.suites import PopulationSuite, load_suite
+from genbench.population.suite import CORRUPTION_NAMES, PopulationSuite
+from genbench.suites import load_suite
 
 SUITE = """
 name = "tiny-blocks"
@@ -92,7 +92,7 @@ def test_suites_that_ship(name, networks) -> None:
     assert str(networks) in suite.summary.replace(",", "")
     plan = plan_population(suite)
     quick = plan_population(load_suite(name, quick=True))
-    assert len(plan.subjects) == networks == sum(len(block.inputs["networks"]) for block in plan.blocks)
+    assert len(plan.networks) == networks == sum(len(block.inputs["networks"]) for block in plan.blocks)
     keys = [cell.key for cell in [*plan.cells(), *quick.cells()]]
     assert len(set(keys)) == len(keys)
 
@@ -330,7 +330,7 @@ def test_a_reading_opens_one_network_of_its_block(finished) -> None:
     plan = plan_population(load_suite(str(finished["folder"] / "blocks.toml")))
     cells = finished["folder"] / "store" / "cells"
     folder = {path.parent.name: path.parent for path in cells.rglob("manifest.json")}
-    subject = plan.subjects[5]
+    subject = plan.networks[5]
     block = folder[subject.network.parents["block"]]
     one = load_file(folder[subject.network.key] / "final.safetensors")
     stacked = load_file(block / "final.safetensors")

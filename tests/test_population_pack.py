@@ -11,14 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Run, command
-from genbench.suites.evidence_old import PopulationEvidence, suite_evidence
 from test_population_blocks import SUITE
 
+from genbench.engine.cells import Outcome, Status
 from genbench.errors import UserError
-from genbench.packs.pack import PACKS, find_pack, read_pack
+from genbench.packs.pack import PACKS, Pack, read_pack
+from genbench.plugin.contract import MeasureInfo
+from genbench.plugin.registry import Source
+from genbench.population.evidence import PopulationEvidence
 from genbench.population.plan import plan_population
+from genbench.population.suite import PopulationSuite
 from genbench.scoring.robust import robust_sign_error
-from genbench.suites import PopulationSuite, load_suite, read_suite
+from genbench.suites import Suite, load_suite, read_suite
+from genbench.suites.evidence_packs import find_pack, shipped_evidence
+from genbench.suites.result import MeasureResult
 
 pytestmark = pytest.mark.xdist_group("population_pack")  # one worker trains for all
 
@@ -128,7 +134,7 @@ def test_the_shipped_pack_is_that_of_the_suite_and_whole() -> None:
     pack = find_pack(suite)
     assert pack is not None, "nin-digits' settings are not those that its pack was built with"
     plan = plan_population(suite, pack)
-    assert len(plan.subjects) == 270
+    assert len(plan.networks) == 270
     assert {len(block["subjects"]) for block in pack.manifest["blocks"]} == {15}
     for block in pack.manifest["blocks"]:
         for part in ("trained", "judged"):
@@ -137,13 +143,17 @@ def test_the_shipped_pack_is_that_of_the_suite_and_whole() -> None:
     assert sum(f.stat().st_size for f in PACKS.rglob("*") if f.is_file()) < 30e6
 
 
+def serves(pack: Pack, suite: Suite) -> bool:
+    return kind_of(suite).serves(pack, suite)
+
+
 def test_a_changed_suite_or_a_quick_one_is_not_served() -> None:
     pack = read_pack(PACKS / "nin-digits")
     path = load_suite("nin-digits").path
-    assert not pack.serves(read_suite(path, changes={"train.momentum": 0.8}))
-    assert not pack.serves(load_suite("nin-digits", quick=True))
-    assert not pack.serves(load_suite("mini"))
-    assert not read_pack(PACKS / "mini").serves(load_suite("nin-digits"))
+    assert not serves(pack, read_suite(path, changes={"train.momentum": 0.8}))
+    assert not serves(pack, load_suite("nin-digits", quick=True))
+    assert not serves(pack, load_suite("mini"))
+    assert not serves(read_pack(PACKS / "mini"), load_suite("nin-digits"))
 
 
 def test_the_evidence_is_what_its_networks_do() -> None:
@@ -157,7 +167,7 @@ def test_the_evidence_is_what_its_networks_do() -> None:
     from genbench.population.networks import Shape, make_network
 
     pack = read_pack(PACKS / "nin-digits")
-    evidence = suite_evidence("nin-digits")
+    evidence = shipped_evidence("nin-digits")
     assert isinstance(evidence, PopulationEvidence)
     for block in pack.manifest["blocks"]:
         stored = load_file(pack.file(block["judged"]["files"]["evidence.safetensors"]))
@@ -190,20 +200,21 @@ def test_the_evidence_is_what_its_networks_do() -> None:
 
 def test_the_population_tells_measures_apart() -> None:
     """Enough environments of every hyperparameter are sure, and gaps differ by more than chance."""
-    evidence = suite_evidence("nin-digits")
+    evidence = shipped_evidence("nin-digits")
     assert isinstance(evidence, PopulationEvidence)
     rows = list(evidence.rows.values())
     converged = [row for row in rows if row["converged"]]
     assert len(converged) >= 0.85 * len(rows)
     gaps = np.array([row["gap"] for row in converged])
     assert np.ptp(gaps) > 0.3
-    labels = evidence.subjects
+    labels = evidence.networks
     values = np.random.default_rng(0).normal(size=len(labels))
-    record = {
-        "measure": {"name": "noise", "higher_means": "worse", "logarithm": False},
-        "readings": [{"subject": s, "value": v} for s, v in zip(labels, values, strict=True)],
+    outcomes = {
+        label: Outcome(Status.OK, result={"value": value})
+        for label, value in zip(labels, values, strict=True)
     }
-    scores = robust_sign_error(evidence.records([record]), resamples=0)
+    noise = MeasureResult(MeasureInfo("noise", "Random numbers."), Source("file", "noise.py"), outcomes)
+    scores = robust_sign_error(evidence.network_table([noise]), resamples=0)
     kept = scores[scores["statistic"] == "mean"].set_index("part")["count"]
     assert kept["all"] >= 70
     assert all(kept[name] >= 5 for name in ("train_size", "depth", "width", "learning_rate"))
