@@ -126,7 +126,9 @@ class PopulationPages:
             "test_sizes": sorted({network["test_size"] for network in self._networks}),
             "grid": self._grid,
             "seeds": len({network["seed"] for network in self._networks}),
-            "common": {name: value for name, value in evidence.suite.train.items() if name not in self._grid},
+            "common": {
+                name: value for name, value in evidence.suite.train.given().items() if name not in self._grid
+            },
             "levels": self._levels(),
             "shifts": [
                 (name, _spread([network[_SHIFT + name] for network in converged])) for name in self._shifts
@@ -166,7 +168,7 @@ class PopulationPages:
         return [
             ("evidence pack", pack.version),
             ("pack sha256", pack.hash),
-            ("data", str(self.suite_evidence.suite.data["dataset"])),
+            ("data", str(self.suite_evidence.suite.data.dataset)),
             ("data sha256", self.suite_evidence.data_sha256),
             ("rebuild and compare", f"genbench pack verify --suite {self.suite_evidence.suite.name}"),
         ]

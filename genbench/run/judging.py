@@ -58,7 +58,7 @@ def read_families(
         for cell in (family.cube, family.tradeoff):
             if outcomes[cell.key].status is not Status.OK:
                 raise UserError(f"{cell.label} could not be made: {outcomes[cell.key].reason}")
-        cube = with_kappa(read_cube(store.folder(family.cube.key) / CUBE_FILE), suite.testbed["kappa"])
+        cube = with_kappa(read_cube(store.folder(family.cube.key) / CUBE_FILE), suite.testbed.kappa)
         families[name] = FamilyEvidence(
             only(cube, family.backbones), dict(outcomes[family.tradeoff.key].result)
         )

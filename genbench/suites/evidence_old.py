@@ -101,7 +101,7 @@ class TestbedEvidence(SuiteEvidence):
         from genbench.testbed.cube import read_cube
         from genbench.testbed.cube_steps import only, with_kappa
 
-        kappa = self.suite.testbed["kappa"]
+        kappa = self.suite.testbed.kappa
         return {
             family: only(
                 with_kappa(

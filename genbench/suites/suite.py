@@ -10,11 +10,11 @@ from typing import Any
 
 from genbench.errors import UserError
 from genbench.plugin.registry import load_registry
-from genbench.suites.fields import TEXT, check, check_table, choice, known_keys, table
+from genbench.suites.fields import Text, check, check_keys, known_keys, one_of, table
 
 __all__ = ["Suite", "load_suite", "read_suite"]
 
-_TOP = {"name": TEXT, "summary": TEXT, "kind": choice("population", "testbed")}
+_TOP = {"name": Text, "summary": Text, "kind": one_of(("population", "testbed"))}
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def read_suite(path: Path, *, quick: bool = False, changes: Mapping[str, Any] | 
         "testbed": (read_testbed, ("data", "testbed", "adapt")),
     }[content.get("kind", "population")]
     known_keys(path, "", content, [*_TOP, *tables, "quick"])
-    check_table(path, "", content, _TOP)
+    check_keys(path, "", content, _TOP)
     common = {
         "name": content["name"],
         "summary": content["summary"],
