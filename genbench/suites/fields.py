@@ -12,6 +12,11 @@ from msgspec import Meta
 
 from genbench.errors import UserError
 
+__all__ = [
+    "Count", "Flag", "NotNegative", "Positive", "Table", "Text", "Whole", "check", "check_keys", "distinct",
+    "integer", "known_keys", "one_of", "table",
+]  # fmt: skip
+
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A table of a suite; its annotations say the types of its keys, their bounds and the words for both.
