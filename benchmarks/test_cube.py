@@ -91,7 +91,7 @@ def degraded(glyphs: ImageData, suite: TestbedSuite, every: int = 1) -> list[Ima
     """Stand-ins for the SSIM levels: the time of a forward pass does not depend on what is in an image."""
     rows = torch.arange(0, len(glyphs.heldout), every)
     images, labels = glyphs.heldout.batch(rows), glyphs.heldout.labels[rows]
-    return [Images(images, labels) for _ in suite.testbed["ssim"]]
+    return [Images(images, labels) for _ in suite.testbed.ssim]
 
 
 def training(glyphs: ImageData, every: int = 1) -> Images:
@@ -121,10 +121,10 @@ def evidence(
         training_labels=train.labels,
         heldout=found[1:],
         heldout_labels=levels[0].labels,
-        seen=suite.data["seen"],
-        zero_shot=suite.testbed["zero_shot"],
-        penalty=suite.testbed["penalty"],
-        threshold=suite.testbed["kappa_threshold"],
+        seen=suite.data.seen,
+        zero_shot=suite.testbed.zero_shot,
+        penalty=suite.testbed.penalty,
+        threshold=suite.testbed.kappa_threshold,
     )
 
 
@@ -164,8 +164,8 @@ def _write(suite: TestbedSuite, backbones: list[LoadedBackbone], found: list, fo
     )
     cube = make_cube(
         class_statistics(error, kappa),
-        zero_shot=[z / (50 + z) for z in suite.testbed["zero_shot"]],
-        ssim=suite.testbed["ssim"],
+        zero_shot=[z / (50 + z) for z in suite.testbed.zero_shot],
+        ssim=suite.testbed.ssim,
         weights=[backbone.weight_count for backbone in backbones],
         models=[backbone.name for backbone in backbones],
     )
@@ -178,8 +178,8 @@ def per_cell_loop(backbone: LoadedBackbone, suite: TestbedSuite, train: Images, 
     The head is fitted with genbench's own solver, not with scikit-learn's slower one, so that the ratio
     shows the structure alone.
     """
-    seen = suite.data["seen"]
-    for z in suite.testbed["zero_shot"]:
+    seen = suite.data.seen
+    for z in suite.testbed.zero_shot:
         known = (train.labels < seen + z).nonzero()[:, 0]
         for split in levels:
             rows = (split.labels < seen + z).nonzero()[:, 0]

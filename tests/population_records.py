@@ -81,7 +81,8 @@ def _record(name: str, values: Mapping[str, float], **about: Any) -> dict[str, A
         "provenance": {
             "genbench": "0.1.0", "suite_sha256": file_hash(evidence.suite.path),
             "evidence": pack.version, "data_sha256": pack.data_hash,
-            "networks": kind_of(evidence.suite).weight_hashes(pack, evidence.networks), "packages": package_versions(),
+            "networks": kind_of(evidence.suite).weight_hashes(pack, evidence.networks),
+            "packages": package_versions(),
             "platform": {"system": "Linux", "machine": "x86_64", "libc": "", "python": "3.11"},
             "seeds": {"bootstrap": evidence.suite.bootstrap_seed}, "git": None,
             "command": f"genbench run --suite {SUITE} --measure {name}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from test_population_blocks import SUITE
 
 from genbench.engine.cells import Outcome, Status
 from genbench.errors import UserError
-from genbench.packs.pack import PACKS, Pack, read_pack
+from genbench.packs.pack import PACKS, Pack, copy_files, read_pack
 from genbench.plugin.contract import MeasureInfo
 from genbench.plugin.registry import Source
 from genbench.population.evidence import PopulationEvidence
@@ -24,6 +25,7 @@ from genbench.population.suite import PopulationSuite
 from genbench.scoring.robust import robust_sign_error
 from genbench.suites import Suite, load_suite, read_suite
 from genbench.suites.evidence_packs import find_pack, shipped_evidence
+from genbench.suites.kind import kind_of
 from genbench.suites.result import MeasureResult
 
 pytestmark = pytest.mark.xdist_group("population_pack")  # one worker trains for all
@@ -92,7 +94,9 @@ def test_verifying_finds_a_pack_of_other_networks(made: Path, run: Run) -> None:
     assert "3 of 4 agree to the bit" in done.stdout
 
 
-@pytest.mark.parametrize("file", ["stack-00.final.safetensors", "stack-02.evidence.safetensors"])
+@pytest.mark.parametrize(
+    "file", ["stack-00.final.safetensors", "initial-01.safetensors", "stack-02.evidence.safetensors"]
+)
 def test_a_damaged_pack_is_named(made: Path, run: Run, tmp_path: Path, file: str) -> None:
     shutil.copytree(made / "pack", tmp_path / "pack")
     content = bytearray((tmp_path / "pack" / file).read_bytes())
@@ -103,6 +107,24 @@ def test_a_damaged_pack_is_named(made: Path, run: Run, tmp_path: Path, file: str
     assert done.returncode != 0
     assert f"{file} is damaged" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_stacks_that_begin_alike_are_stored_once_and_come_out_as_they_went_in(made: Path) -> None:
+    """Two training sets, two widths, three seeds: of twelve initial states six differ."""
+    from safetensors.torch import load_file
+
+    pack = read_pack(made / "pack")
+    assert sorted({entry["file"] for entry in pack.shared.values()}) == [
+        "initial-00.safetensors", "initial-01.safetensors",
+    ]  # fmt: skip
+    assert sum(len(load_file(f)["head.bias"]) for f in pack.folder.glob("initial-*")) == 6
+    for place, block in enumerate(plan_population(read_suite(made / "blocks.toml")).blocks):
+        entry = pack.manifest["blocks"][place]["trained"]["files"]["initial.safetensors"]
+        assert not (pack.folder / entry["file"]).exists()
+        with tempfile.TemporaryDirectory() as folder:
+            copy_files(pack.folder, {"out": entry}, Path(folder), pack.shared)
+            (original,) = (made / "store" / "cells").glob(f"*/{block.key}/initial.safetensors")
+            assert (Path(folder) / "out").read_bytes() == original.read_bytes()
 
 
 def test_a_file_that_is_read_in_place_is_checked_too(made: Path, tmp_path: Path) -> None:
@@ -138,8 +160,12 @@ def test_the_shipped_pack_is_that_of_the_suite_and_whole() -> None:
     assert {len(block["subjects"]) for block in pack.manifest["blocks"]} == {15}
     for block in pack.manifest["blocks"]:
         for part in ("trained", "judged"):
-            for entry in block[part]["files"].values():
-                pack.file(entry)  # raises if its bytes are not those of the manifest
+            pack.check(block[part]["files"])  # raises if its bytes are not those of the manifest
+    # Initial weights depend on shape and seed alone: nine shapes, five seeds.
+    rows = {name: made_of["rows"] for name, made_of in pack.shared.items()}
+    assert len(rows) == 18
+    assert all(sorted(set(places)) == [0, 1, 2, 3, 4] for places in rows.values())
+    assert len({made_of["file"] for made_of in pack.shared.values()}) == 9
     assert sum(f.stat().st_size for f in PACKS.rglob("*") if f.is_file()) < 30e6
 
 

@@ -89,10 +89,10 @@ def test_shipped_suites_are_valid_and_have_the_papers_levels(name) -> None:
     plan = plan_testbed(suite)
     assert len(plan.networks) == suite.networks
     if name not in ("mini-quick", "lite"):
-        assert suite.testbed["zero_shot"] == [0, 10, 20, 30, 40, 50]
-        assert suite.testbed["ssim"] == [0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0]
-        assert (suite.data["seen"], suite.data["unseen"]) == (50, 50)
-        assert suite.data["augment_unseen"] == (name != "mini")
+        assert suite.testbed.zero_shot == [0, 10, 20, 30, 40, 50]
+        assert suite.testbed.ssim == [0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0]
+        assert (suite.data.seen, suite.data.unseen) == (50, 50)
+        assert suite.data.augment_unseen == (name != "mini")
 
 
 def test_a_users_own_file_is_a_suite(tmp_path) -> None:
@@ -304,7 +304,7 @@ def test_the_cube_is_what_the_stored_networks_do(quick_store: Path) -> None:
         for name, family in plan.families.items():
             cube = read_cube(store.folder(family.cube.key) / "cube.nc")
             assert cube.attrs["family"] == name
-            assert all(abs(achieved[level] - level) <= 0.01 for level in suite.testbed["ssim"])
+            assert all(abs(achieved[level] - level) <= 0.01 for level in suite.testbed.ssim)
             model = family.backbones[1]
             subject = next(s for s in plan.networks if s.label == model)
             backbone = load_registry().get("backbones", model).item.load(BackboneRequest())

@@ -5,7 +5,8 @@ Everyone who uses a suite's pack is scored against the same evidence.
     PACK/
       pack.json     format, suite, what determined the evidence, sha256 of every file
       ...           of a testbed, weights and trace per backbone and a cube per family (`testbed.packing`);
-                    of a population, weights, traces and evidence per stack (`population.packing`)
+                    of a population, weights, traces and evidence per stack (`population.packing`),
+                    where stacks begin with the same weights stored once (`packs.shared_rows`)
 
 Nothing in a pack is code. Every file is checked against its hash whenever it is read.
 """
@@ -25,6 +26,7 @@ from genbench.engine.cells import Cell, Step, make_cell
 from genbench.engine.store import read_manifest, write_atomically
 from genbench.errors import UserError
 from genbench.keys import file_hash
+from genbench.packs.shared_rows import write_rows
 
 __all__ = [
     "FORMAT",
@@ -83,6 +85,17 @@ class Pack:
         """sha256 of all images."""
         return str(self.manifest["data_hash"])
 
+    @property
+    def shared(self) -> Mapping[str, Mapping[str, Any]]:
+        """Name of a file that is made of rows of a stored one, to what it is made of."""
+        found: Mapping[str, Mapping[str, Any]] = self.manifest.get("shared", {})
+        return found
+
+    def check(self, files: Mapping[str, Mapping[str, str]]) -> None:
+        """Refuse a pack in which one of `files` is not what the manifest says."""
+        with tempfile.TemporaryDirectory() as folder:
+            copy_files(self.folder, files, Path(folder), self.shared)
+
     def file(self, entry: Mapping[str, str]) -> Path:
         """A file of the pack, unchanged since it was written."""
         source = _inside(self.folder, entry)
@@ -90,14 +103,14 @@ class Pack:
         return source
 
 
-def _inside(folder: Path, entry: Mapping[str, str]) -> Path:
-    source = folder / entry["file"]
+def _inside(folder: Path, entry: Mapping[str, Any]) -> Path:
+    source = folder / str(entry["file"])
     if source.parent.resolve() != folder.resolve():
         raise UserError(f"the evidence pack {folder} names a file outside of it: {entry['file']}")
     return source
 
 
-def _require_hash(file: Path, source: Path, entry: Mapping[str, str]) -> None:
+def _require_hash(file: Path, source: Path, entry: Mapping[str, Any]) -> None:
     """Refuse a `file` that is not what the manifest says of `source`."""
     try:
         found = file_hash(file)
@@ -141,33 +154,48 @@ def read_pack(folder: Path, parts: Sequence[str] = ()) -> Pack:
 def unpacked_cell(pack: Pack, name: str, entry: Mapping[str, Any], *, on_demand: bool = False) -> Cell:
     """The cell that takes `entry` of a manifest out of a pack.
 
-    Keyed by content, not by how it was made: everyone is scored against the same bytes.
+    Keyed by content, not by how it was made or is stored: everyone is scored against the same bytes.
     """
+    names = {file["file"] for file in entry["files"].values()}
+    shared = {name: dict(made_of) for name, made_of in pack.shared.items() if name in names}
     return make_cell(
         UNPACKED,
         f"{name} from the evidence pack",
         {"step": _VERSION, "files": entry["files"], "result": entry["result"]},
-        how={"pack": str(pack.folder)},
+        how={"pack": str(pack.folder), "shared": shared},
         on_demand=on_demand,
     )
 
 
 def unpack(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """Files out of an evidence pack, each checked against the hash that is part of this cell's key."""
-    copy_files(Path(inputs["how"]["pack"]), inputs["files"], out)
+    copy_files(Path(inputs["how"]["pack"]), inputs["files"], out, inputs["how"]["shared"])
     result: dict[str, Any] = inputs["result"]
     return result
 
 
-def copy_files(folder: Path, files: Mapping[str, Mapping[str, str]], out: Path) -> None:
+def copy_files(
+    folder: Path,
+    files: Mapping[str, Mapping[str, str]],
+    out: Path,
+    shared: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
     """Copy files out of a pack, under the names that a finished cell gives them.
 
-    `files` maps that name to the file's own name in the pack and its sha256.
+    Parameters
+    ----------
+    files : that name to the file's own name in the pack and its sha256.
+    shared : `Pack.shared`.
     """
     for target, entry in files.items():
-        source = _inside(folder, entry)
+        made_of = (shared or {}).get(entry["file"])
+        source = _inside(folder, made_of or entry)
         try:
-            shutil.copyfile(source, out / target)
+            if made_of is None:
+                shutil.copyfile(source, out / target)
+            else:
+                _require_hash(source, source, made_of)
+                write_rows([(source, row) for row in made_of["rows"]], out / target)
         except OSError as problem:
             raise UserError(f"{source} cannot be read ({problem.strerror}); reinstall genbench") from None
         # The copy, not the source: it is what will be used.

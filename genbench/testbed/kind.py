@@ -62,7 +62,7 @@ class TestbedKind(Kind):
                 if outcomes[cell.key].status is not Status.OK:
                     raise UserError(f"{cell.label} could not be made: {outcomes[cell.key].reason}")
         cubes = {
-            name: chosen_cube(store.folder(family.cube.key) / CUBE_FILE, suite.kappa, family.backbones)
+            name: chosen_cube(store.folder(family.cube.key) / CUBE_FILE, suite.testbed.kappa, family.backbones)
             for name, family in plan.families.items()
         }
         solved = {name: dict(outcomes[family.tradeoff.key].result) for name, family in plan.families.items()}
@@ -89,7 +89,7 @@ class TestbedKind(Kind):
             suite,
             pack,
             {
-                family: chosen_cube(pack.file(files[family]), suite.kappa, backbones)
+                family: chosen_cube(pack.file(files[family]), suite.testbed.kappa, backbones)
                 for family, backbones in suite.families().items()
             },
         )
