@@ -25,6 +25,7 @@ from genbench.testbed.cube import class_error, class_statistics, make_cube, writ
 from genbench.testbed.heads import fit_heads
 from genbench.testbed.judged import judge
 from genbench.testbed.kappa import conflict_kappa
+from genbench.testbed.manifest import TestbedManifest
 from genbench.testbed.suite import TestbedSuite
 from genbench.zoo.features import extract_features
 from genbench.zoo.loaded import LoadedBackbone
@@ -79,10 +80,10 @@ def adapted(suite: TestbedSuite, name: str) -> LoadedBackbone:
 
     pack = find_pack(suite)
     assert pack is not None
-    entry = pack.manifest["networks"][name]
+    entry = pack.read_as(TestbedManifest).networks[name]
     backbone = load_registry().get("backbones", name).item.load(BackboneRequest())
-    network = AdaptedNetwork(backbone.module, backbone.feature_width, entry["result"]["classes"], 0)
-    network.load_state_dict(read_state(load_file(pack.folder / entry["files"]["final.safetensors"]["file"])))
+    network = AdaptedNetwork(backbone.module, backbone.feature_width, entry.result["classes"], 0)
+    network.load_state_dict(read_state(load_file(pack.folder / entry.files["final.safetensors"].file)))
     network.backbone.eval()
     return backbone
 

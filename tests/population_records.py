@@ -80,7 +80,7 @@ def _record(name: str, values: Mapping[str, float], **about: Any) -> dict[str, A
         },
         "provenance": {
             "genbench": "0.1.0", "suite_sha256": file_hash(evidence.suite.path),
-            "evidence": pack.version, "data_sha256": pack.data_hash,
+            "evidence": pack.version, "data_sha256": pack.manifest.data_hash,
             "networks": kind_of(evidence.suite).weight_hashes(pack, evidence.networks),
             "packages": package_versions(),
             "platform": {"system": "Linux", "machine": "x86_64", "libc": "", "python": "3.11"},

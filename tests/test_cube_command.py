@@ -234,9 +234,10 @@ def test_the_marginal_figure_draws_eq_5_with_the_star_in_every_panel(
     built: tuple[Path, dict[str, Any]], cubes: dict[str, xr.Dataset]
 ) -> None:
     from genbench.testbed.cube_figures import marginal_figure
+    from genbench.testbed.tradeoff_point import TradeOff
 
     cube, point = cubes["mini-clip"], family(built[1], "mini-clip")["trade_off"]
-    panels = marginal_figure(cube, point).axes
+    panels = marginal_figure(cube, TradeOff.from_record(point)).axes
     places = [("ssim", (0, 2), "ssim"), ("zero_shot", (1, 2), "zero_shot"), ("weights", (0, 1), "model_size")]
     assert len(panels) == 3
     for axes, (axis, others, at) in zip(panels, places, strict=True):

@@ -20,6 +20,7 @@ from genbench.records.validate import LARGEST, read_record, record_files
 from genbench.records.write import body_hash, record_text, require_recordable
 from genbench.suites.evidence import Evidence
 from genbench.suites.evidence_packs import shipped_evidence
+from genbench.testbed.manifest import TestbedManifest
 
 SHA = "0" * 64
 
@@ -33,7 +34,7 @@ def make_record(name: str, values: Mapping[str, float | None], **about: Any) -> 
 
     evidence = shipped_evidence("mini")
     built_in = load_registry().measures.get(name)
-    networks = evidence.pack.manifest["networks"]
+    networks = evidence.pack.read_as(TestbedManifest).networks
     measure = {
         "name": name, "version": built_in.item.version if built_in else "1", "category": "norm",
         "summary": f"The measure {name}.", "description": f"The measure {name}.\n\nA formula.", "paper": "",
@@ -51,9 +52,9 @@ def make_record(name: str, values: Mapping[str, float | None], **about: Any) -> 
         },
         "provenance": {
             "genbench": "0.1.0", "suite_sha256": file_hash(evidence.suite.path),
-            "evidence": evidence.pack.version, "data_sha256": evidence.pack.manifest["data_hash"],
+            "evidence": evidence.pack.version, "data_sha256": evidence.pack.manifest.data_hash,
             "networks": {
-                s: networks[s]["files"]["final.safetensors"]["sha256"] for s in evidence.suite.backbones
+                s: networks[s].files["final.safetensors"].sha256 for s in evidence.suite.backbones
             },
             "packages": package_versions(),
             "platform": {"system": "Linux", "machine": "x86_64", "libc": "", "python": "3.11"},

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from genbench.keys import canonical_json, file_hash
+from genbench.packs.manifest import SharedRows
 
 __all__ = ["share_rows", "write_rows"]
 
@@ -67,7 +68,7 @@ def write_rows(rows: Sequence[tuple[Path, int]], target: Path) -> None:
     target.write_bytes(b"".join([len(text).to_bytes(_LENGTH, "little"), text, *parts]))
 
 
-def share_rows(folder: Path, names: Sequence[str], stem: str) -> dict[str, dict[str, Any]]:
+def share_rows(folder: Path, names: Sequence[str], stem: str) -> dict[str, SharedRows]:
     """Replace files of a pack by files `stem`-NN that hold each distinct row once.
 
     Returns, by the name of each file that is gone, what it is made of.
@@ -90,7 +91,7 @@ def share_rows(folder: Path, names: Sequence[str], stem: str) -> dict[str, dict[
     for number, (layout, known) in enumerate(stored.items()):
         file = f"{stem}-{number:02d}.safetensors"
         write_rows(list(known.values()), folder / file)
-        entries[layout] = {"file": file, "sha256": file_hash(folder / file)}
+        entries[layout] = (file, file_hash(folder / file))
     for name in names:
         (folder / name).unlink()
-    return {name: {**entries[layout], "rows": rows} for name, (layout, rows) in made_of.items()}
+    return {name: SharedRows(*entries[layout], rows) for name, (layout, rows) in made_of.items()}

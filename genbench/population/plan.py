@@ -22,6 +22,7 @@ from genbench.keys import canonical_json, derive_seed
 from genbench.packs.pack import Pack, unpacked_cell
 from genbench.plugin.offers import DataRequest, Dataset
 from genbench.plugin.registry import load_registry
+from genbench.population.manifest import PopulationManifest
 from genbench.population.suite import PopulationSuite
 from genbench.suites.plan import EvidencePlan
 
@@ -142,10 +143,10 @@ def _unpacked(pack: Pack, labels: list[str]) -> list[_Stack]:
     """Which networks are in which stack is said by the pack, whatever this genbench would put together."""
     number = {label: i for i, label in enumerate(labels)}
     stacks = []
-    for place, entry in enumerate(pack.manifest["blocks"]):
-        block = unpacked_cell(pack, f"stack {place}", entry["trained"], on_demand=True)
-        judged = unpacked_cell(pack, f"evidence of stack {place}", entry["judged"])
-        stacks.append((block, judged, [number[label] for label in entry["subjects"]]))
+    for place, entry in enumerate(pack.read_as(PopulationManifest).blocks):
+        block = unpacked_cell(pack, f"stack {place}", entry.trained, on_demand=True)
+        judged = unpacked_cell(pack, f"evidence of stack {place}", entry.judged)
+        stacks.append((block, judged, [number[label] for label in entry.subjects]))
     return stacks
 
 

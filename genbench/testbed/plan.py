@@ -20,6 +20,7 @@ from genbench.packs.pack import Pack, unpacked_cell
 from genbench.plugin.offers import Availability, BackboneRequest, DataRequest
 from genbench.plugin.registry import load_registry
 from genbench.suites.plan import EvidencePlan
+from genbench.testbed.manifest import TestbedManifest
 from genbench.testbed.suite import TestbedSuite
 
 __all__ = ["Family", "TestbedPlan", "plan_testbed"]
@@ -249,11 +250,13 @@ def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cel
 
 
 def _from_pack(suite: TestbedSuite, pack: Pack, training: Cell) -> TestbedPlan:
-    entries = pack.manifest["networks"]
-    networks = {name: unpacked_cell(pack, name, entries[name], on_demand=True) for name in suite.backbones}
+    shipped = pack.read_as(TestbedManifest)
+    networks = {
+        name: unpacked_cell(pack, name, shipped.networks[name], on_demand=True) for name in suite.backbones
+    }
     families = {}
     for family, members in suite.families().items():
-        cube = unpacked_cell(pack, family, pack.manifest["cubes"][family])
+        cube = unpacked_cell(pack, family, shipped.cubes[family])
         families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
     subjects = [_subject(name, networks[name]) for name in suite.backbones]
     return TestbedPlan(training_data=training, networks=subjects, families=families, steps=[], pack=pack)
