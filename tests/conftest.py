@@ -15,7 +15,11 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from workers import built_once, pytest_collection_modifyitems
+from workers import built_once, pytest_collection_modifyitems, pytest_configure
+
+# As genbench's own workers: with several at a time on a machine, threads of linear algebra only wait for each
+# other, and take processor time to do it. The libraries look once, when they are loaded.
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 
 TINY_SUITE = """
 name = "tiny"
@@ -46,7 +50,7 @@ seed = [0]
 width = [4]
 """
 
-__all__ = ["pytest_collection_modifyitems"]  # a hook: it is pytest that calls it
+__all__ = ["pytest_collection_modifyitems", "pytest_configure"]  # hooks: it is pytest that calls them
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

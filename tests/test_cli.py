@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import TINY_SUITE, command, in_process
+from conftest import MEASURES, TINY_SUITE, command, in_process
 
 from genbench import cli
 
@@ -107,30 +107,39 @@ def test_the_main_job(run, tmp_path, tiny_suite) -> None:
     plan = json.loads(run("plan", "--measure", "path_norm", "--suite", tiny_suite, "--json").stdout)
     assert plan["cells"] == plan["stored"] == 2 + 3 * 2 + 3 * 4
     assert plan["seconds"] == 0
+    again = json.loads(run("run", "--measure", "path_norm", "--suite", tiny_suite, "--json").stdout)
+    assert {m["name"] for m in again["measures"]} == {"path_norm", *BASELINES}
 
 
-def test_measures_that_the_store_knows_stand_beside_the_one_asked_for(run, tiny_suite) -> None:
-    first = json.loads(run("run", "--measure", "param_norm", "--suite", tiny_suite, "--json").stdout)
-    assert {m["name"] for m in first["measures"]} == {"param_norm", *BASELINES}
-    second = json.loads(run("run", "--measure", "path_norm", "--suite", tiny_suite, "--json").stdout)
-    assert {m["name"] for m in second["measures"]} == {"path_norm", "param_norm", *BASELINES}
-    assert second["asked"] == ["path_norm"]
-    known = next(m for m in second["measures"] if m["name"] == "param_norm")
-    assert all(reading["stored"] for reading in known["readings"])
+@pytest.fixture
+def store(tmp_path, finished_run) -> Path:
+    """A store with the networks of tiny.toml and what MEASURES read off them."""
+    return Path(shutil.copytree(finished_run, tmp_path, dirs_exist_ok=True)) / "store"
 
 
-def test_a_measure_of_an_installed_package(run, tiny_suite) -> None:
-    result = run("run", "--measure", "example", "--suite", tiny_suite, "--json", "--jobs", "1")
+def test_measures_that_the_store_knows_stand_beside_the_one_asked_for(run, store) -> None:
+    done = run("run", "--measure", "param_norm", "--suite", "tiny.toml", "--store", store, "--json")
+    document = json.loads(done.stdout)
+    assert {m["name"] for m in document["measures"]} == {"param_norm", *MEASURES, *BASELINES}
+    assert document["asked"] == ["param_norm"]
+    for measure in document["measures"]:
+        known = measure["name"] != "param_norm"
+        assert [reading["stored"] for reading in measure["readings"]] == [known] * 3
+
+
+def test_a_measure_of_an_installed_package(run, store) -> None:
+    result = run("run", "--measure", "example", "--suite", "tiny.toml", "--store", store, "--json")
     assert result.returncode == 0, result.stderr
     by_name = {measure["name"]: measure for measure in json.loads(result.stdout)["measures"]}
     assert by_name["example"]["source"] == "genbench-example 0.1.0"
-    assert all(reading["status"] == "ok" for reading in by_name["example"]["readings"])
+    assert len(by_name["example"]["readings"]) == 3
+    assert all(r["status"] == "ok" and not r["stored"] for r in by_name["example"]["readings"])
 
 
 def test_unconverged_networks_are_marked_and_not_scored(run, tmp_path) -> None:
     suite = TINY_SUITE.replace("stop_cross_entropy = 100.0", "stop_cross_entropy = 0.001")
     (tmp_path / "hard.toml").write_text(suite)
-    result = run("run", "--measure", "path_norm", "--suite", "hard.toml")
+    result = run("run", "--measure", "path_norm", "--suite", "hard.toml", "--jobs", "1")
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("(unconverged)") == 3
     record = json.loads(run("run", "--measure", "path_norm", "--suite", "hard.toml", "--json").stdout)
@@ -288,7 +297,7 @@ def test_a_full_disk(run, tmp_path, tiny_suite, size) -> None:
         pytest.skip(f"no mount namespace here: {result.stderr.strip()}")
     assert_one_sentence(result, "is full; free some space")
     assert not list((tmp_path / "copy" / "staging").iterdir())
-    resumed = run("run", "--measure", "path_norm", "--suite", tiny_suite, "--store", "copy")
+    resumed = run("run", "--measure", "path_norm", "--suite", tiny_suite, "--store", "copy", "--jobs", "1")
     assert resumed.returncode == 0, resumed.stderr
     assert "made again" not in resumed.stderr  # nothing that was there was half-written
 
@@ -326,7 +335,7 @@ def test_a_terminal_gets_tables_and_bars(tmp_path, tiny_suite) -> None:
         return shown.decode()
 
     assert "───" in on_terminal("measures")
-    shown = on_terminal("run", "--measure", "path_norm", "--suite", tiny_suite)
+    shown = on_terminal("run", "--measure", "path_norm", "--suite", tiny_suite, "--jobs", "1")
     assert "train network" in shown
     assert "━" in shown
     assert "sign-error" in shown

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
-from conftest import Run, command
+from conftest import Run, in_process
 
 pytestmark = pytest.mark.xdist_group("quick_store")  # one worker builds that store for all
 
@@ -23,9 +22,7 @@ FAMILIES = ("mini-clip", "mini-efficientnet")
 @pytest.fixture(scope="module")
 def built(quick_store: Path) -> tuple[Path, dict[str, Any]]:
     """A store with the cubes of mini-quick, and what `genbench cube --json` says about them."""
-    shown = subprocess.run(
-        command("cube", *SUITE, "--store", quick_store, "--json"), capture_output=True, text=True, timeout=300
-    )
+    shown = in_process("cube", *SUITE, "--store", quick_store, "--json", cwd=quick_store.parent)
     assert shown.returncode == 0, shown.stderr
     return quick_store, json.loads(shown.stdout)
 

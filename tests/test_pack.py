@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from conftest import in_process
 
 from genbench.packs.manifest import PackedFile
 from genbench.packs.pack import PACKS, copy_files, read_pack
@@ -21,13 +22,9 @@ SHIPPED = PACKS / "mini"
 @pytest.fixture(scope="module")
 def pack(quick_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The evidence of mini-quick as a pack."""
-    import subprocess
-
-    from conftest import command
-
     folder = tmp_path_factory.mktemp("pack") / "quick"
     arguments = ("pack", "build", "-s", "mini-quick", "--to", folder, "--store", quick_store)
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+    done = in_process(*arguments, cwd=folder.parent)
     assert done.returncode == 0, done.stderr
     assert "nothing to compute" in done.stderr
     return folder

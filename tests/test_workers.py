@@ -26,7 +26,8 @@ def shared(tmp_path_factory):
 @pytest.mark.parametrize("group", [
     pytest.param("first", marks=pytest.mark.xdist_group("first")),
     pytest.param("second", marks=pytest.mark.xdist_group("second")),
-    "alone",
+    "module",
+    pytest.param("slow", marks=pytest.mark.slow),
 ])
 def test_one(shared, worker_id, group, number):
     import time
@@ -58,7 +59,8 @@ def test_a_group_stays_on_one_worker_and_a_shared_folder_is_built_once(tmp_path:
         group, worker = line.split()
         ran[group].append(worker)
     assert {group: len(workers) for group, workers in ran.items()} == {
-        "built": 1, "first": 6, "second": 6, "alone": 6,
+        "built": 1, "first": 6, "second": 6, "module": 6, "slow": 6,
     }  # fmt: skip
-    assert len(set(ran["first"])) == len(set(ran["second"])) == 1
-    assert set(ran["alone"]) == {"gw0", "gw1"}  # there were two workers to be spread over
+    assert len(set(ran["first"])) == len(set(ran["second"])) == len(set(ran["module"])) == 1
+    assert set(ran["slow"]) == {"gw0", "gw1"}  # there were two workers to be spread over
+    assert list(ran) == ["built", "slow", *list(ran)[2:]], "the longest begin"
