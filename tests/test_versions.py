@@ -290,5 +290,5 @@ class TestSettling:
 
     def test_new_and_lost_samples_are_named(self) -> None:
         only = {"step b": samples()["step b"]}
-        assert settle(document(), document(), MEMBERS, only, samples()).news == ["step a (here): is new"]
+        assert settle(document(), document(), MEMBERS, only, samples()).new == ["step a (here): is new"]
         assert settle(document(), document(), MEMBERS, samples(), only).news == ["step a (here): is gone"]

@@ -21,6 +21,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -188,11 +189,23 @@ def _run_samples(where: str, store: Path, named: set[str]) -> Iterator[tuple[str
         groups.setdefault(_step_unit(cell["kind"]), []).append(cell)
     for unit, members in groups.items():
         contents = [
-            [cell["about"], cell["status"], cell["reason"], cell["result"], cell["files"]] for cell in members
+            [cell["about"].get("subject"), *(cell[part] for part in ("status", "reason", "result", "files"))]
+            for cell in members
         ]
         contents.sort(key=lambda content: json.dumps(content, sort_keys=True))
         makers = set().union(*(_makers(cell, cells, named) for cell in members))
-        yield unit, where, _digest(contents), makers
+        yield unit, where, _digest(contents), {*makers, _suite_mark(where)}
+
+
+def _suite_mark(where: str) -> str:
+    """What was asked for: with other settings of a suite, or another pack, a sample is another one."""
+    from genbench.plugin.registry import load_registry
+
+    (name,) = [text.removeprefix("--suite=") for text in _RUNS[where] if text.startswith("--suite=")]
+    path = load_registry().suites[name].item.path
+    pack = path.parent / "packs" / name / "pack.json"
+    content = [_RUNS[where], tomllib.loads(path.read_text()), pack.read_text() if pack.exists() else ""]
+    return f"suite {name} {_digest(content)[:8]}"
 
 
 def _carried_versions(stores: Iterable[Path]) -> dict[str, list[str]]:

@@ -110,7 +110,9 @@ class Settlement:
     refusals: list[str] = field(default_factory=list)
     """What changed without a version."""
     news: list[str] = field(default_factory=list)
-    """Samples that are new, gone, or changed with a version: `pin` writes them, `confirm` does not."""
+    """Samples that are gone or changed with a version: `pin` takes them as they are, `confirm` does not."""
+    new: list[str] = field(default_factory=list)
+    """Samples there were none of before: of something new, or of something that only this machine has."""
 
 
 def settle(
@@ -151,7 +153,7 @@ def settle(
             new.get(unit, {}).keys() - old.get(unit, {}),
         )
         result.news += [f"{unit} ({place}): is gone" for place in sorted(gone)]
-        result.news += [f"{unit} ({place}): is new" for place in sorted(added)]
+        result.new += [f"{unit} ({place}): is new" for place in sorted(added)]
     result.refusals += _unsampled(found, members, new, changed, raised)
     return result
 
@@ -247,12 +249,13 @@ def main(command: str, against: str | None) -> None:
             raise SystemExit(f"{unit} has version {state.units[unit].version}, but its keys say {versions}")
     result = settle(pinned, state.document, state.members, old, new)
     if command == "confirm":
+        units = state.document["units"].keys() - pinned["units"].keys()
         result.refusals += [f"{text}; run `make pin`" for text in result.news]
+        result.refusals += [f"{unit} is new; run `make pin`" for unit in sorted(units)]
     if result.refusals:
         raise SystemExit("\n".join(["not confirmed:", *result.refusals]))
-    for text in result.news:
-        print(text)
     if command == "pin":
+        print(*result.news, *result.new, sep="\n")
         _write(SAMPLES, {"machine": machine(), "samples": new}, depth=3)
     _write(CODE, state.document, depth=2)
     count = sum(map(len, new.values()))
