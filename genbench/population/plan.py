@@ -25,7 +25,7 @@ from genbench.plugin.registry import load_registry
 from genbench.population.suite import PopulationSuite
 from genbench.suites.plan import EvidencePlan
 
-__all__ = ["PopulationPlan", "plan_population"]
+__all__ = ["PopulationPlan", "content_mark", "plan_population"]
 
 _VERSION = 1
 """Code version of the steps in `genbench.population`; raise it when one would give other bits."""
@@ -159,7 +159,7 @@ def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple
         "step": _VERSION,
         "datasets": names,
         "versions": [_dataset(name).version for name in names],
-        "content": [_content_mark(name) for name in names],
+        "content": [content_mark(name) for name in names],
         "domains": domains,
         "classes": suite.data.get("classes"),
         "seed": suite.data["seed"],
@@ -258,7 +258,7 @@ def _dataset(name: str) -> Dataset:
     return dataset
 
 
-def _content_mark(name: str) -> str:
+def content_mark(name: str) -> str:
     """Of a folder of the user's own, names, sizes and times of its files; published data have a version."""
     entry, argument = load_registry().resolve("datasets", name)
     if not argument:
