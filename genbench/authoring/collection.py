@@ -24,11 +24,8 @@ def write_collection(name: str, target: Path) -> list[Path]:
     """Write the example into the new folder `target`, and make its networks, in a second or two."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
         raise UserError(f"{name!r} cannot name a collection; use letters, digits, - and _, as my-networks")
-    texts = {
-        path.replace("@name@", name): (_TEMPLATE / template).read_text(encoding="utf-8").replace("@name@", name)
-        for path, template in _LAYOUT.items()
-    }
-    write_files(texts, target)
+    texts = {path: (_TEMPLATE / template).read_text(encoding="utf-8") for path, template in _LAYOUT.items()}
+    write_files({p.replace("@name@", name): t.replace("@name@", name) for p, t in texts.items()}, target)
     # Weights would be megabytes in the package; and who puts networks of their own here sees how it is done.
     made = subprocess.run([sys.executable, target / "make.py"], capture_output=True, text=True, check=False)
     if made.returncode:

@@ -53,14 +53,15 @@ class CollectionEvidence(PopulationEvidence):
     def meaning(self) -> list[str]:
         """Of the sign-error, over environments or over all pairs."""
         what = "held-out errors" if self.suite.truth is Truth.ERROR else "gaps"
-        if not self.several_seeds:
-            first = f"Sign-error: how often a measure orders the {what} of two networks wrongly, over all pairs."
-        else:
-            first = (
-                f"Sign-error: how often a measure orders the {what} of two networks wrongly, where one "
-                "hyperparameter differs; the mean over all such pairs of settings (environments)."
-            )
-        return [first, "0 is perfect, ½ a coin, 1 always wrong."]
+        over = (
+            "where one hyperparameter differs; the mean over all such pairs of settings (environments)"
+            if self.several_seeds
+            else "over all pairs"
+        )
+        return [
+            f"Sign-error: how often a measure orders the {what} of two networks wrongly, {over}.",
+            "0 is perfect, ½ a coin, 1 always wrong.",
+        ]
 
     def judge(self, results: Sequence[MeasureResult]) -> Judged:
         """As a population; why there are no scores of the papers is said in the terms of a table."""

@@ -1,4 +1,4 @@
-"""The kind `collection`: networks that someone trained elsewhere, with their weights, data and truths in files."""
+"""The kind `collection`: networks that someone trained elsewhere, with their truths in a table."""
 
 from __future__ import annotations
 

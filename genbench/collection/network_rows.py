@@ -1,7 +1,8 @@
-"""The table of a collection: one row per network, with its hyperparameters and what it did on held-out data."""
+"""The table of a collection: one row per network, its hyperparameters and its truths."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genbench.errors import UserError
-from genbench.plugin.registry import unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,9 +96,11 @@ def _check_columns(path: Path, names: Sequence[str]) -> None:
     for name in names:
         known = name in _COLUMNS or name.startswith(_SHIFT)
         if not known and not (name.startswith(_HYPERPARAMETER) and name != _HYPERPARAMETER):
-            sentence = unknown_name("column", name, _COLUMNS, "genbench new --collection NAME")
-            hint = "" if "did you mean" in sentence else f"; columns are {', '.join(_COLUMNS)}, gap_ood_…, hp.…"
-            raise UserError(f"{path}: {sentence.partition(';')[0] if hint else sentence}{hint}")
+            near = difflib.get_close_matches(name, _COLUMNS, n=1)
+            hint = (
+                f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_COLUMNS)}, gap_ood_…, hp.…"
+            )
+            raise UserError(f"{path}: unknown column {name!r}; {hint}")
     if all(name in names for name in _ERRORS):
         raise UserError(f"{path} has both 'error' and 'test_error', which mean the same; keep one")
     if not {"gap", *_ERRORS} & set(names):

@@ -55,7 +55,11 @@ class CollectionPages(PopulationPages):
 
     def document(self, table: Path | None) -> dict[str, Any]:
         """And what the truth is."""
-        return {**super().document(table), "truth": str(self.evidence.suite.truth), "judged_by": self.judged_by}
+        return {
+            **super().document(table),
+            "truth": str(self.evidence.suite.truth),
+            "judged_by": self.judged_by,
+        }
 
     def provenance(self) -> list[tuple[str, str]]:
         """The user's files."""

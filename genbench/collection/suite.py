@@ -1,4 +1,4 @@
-"""Suites of networks that someone trained elsewhere: how to build them, their weights, their training data."""
+"""Suites of networks that someone trained elsewhere: their code, weights and training data."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from genbench.suites.suite import Suite
 __all__ = ["CollectionSuite", "DataTable", "NetworksTable", "read_collection"]
 
 _NETWORK = "{network}"
-_pattern = Meta(pattern=r"\{network\}", description="a path with {network} in it, as 'weights/{network}.safetensors'")
-Pattern = Annotated[str, _pattern]
+Pattern = Annotated[
+    str, Meta(pattern=r"\{network\}", description="a path with {network} in it, as 'weights/{network}.pt'")
+]
 _number = Meta(description="a number, or a list with one per channel")
 Numbers = Annotated[float, _number] | list[float]
 _positive = Meta(gt=0, description="a positive number, or a list with one per channel")

@@ -1,4 +1,4 @@
-"""The training data of a collection: what a user's function returns, or a data set prepared as networks take it."""
+"""The training data of a collection: what a function returns, or a data set as networks take it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def given_images(function: UserFunction) -> tuple[Tensor, Tensor]:
         )
     if labels.is_floating_point() or labels.dtype is torch.bool or labels.ndim != 1:
         raise refuse(
-            f"labels of type {labels.dtype} and shape {tuple(labels.shape)}, expected integers of shape (images,)"
+            f"labels of type {labels.dtype} and shape {tuple(labels.shape)}, expected integers of shape "
+            "(images,)"
         )
     if len(images) != len(labels) or len(labels) == 0:
         raise refuse(f"{len(images)} images and {len(labels)} labels, expected as many of both, and some")

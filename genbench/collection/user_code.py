@@ -1,6 +1,6 @@
 """A function of the user's own: where it lies, what stands for it in a key, and calling it in a worker.
 
-Planning only looks at files. A function runs in worker processes alone, and what it changes there is put back.
+Planning only looks at files. A function runs in workers alone, and what it changes there is put back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from genbench.keys import canonical_json, file_hash, text_hash
 
 __all__ = ["UserFunction", "call", "find_function", "hash_once", "users_code", "write_code"]
 
-_FILE_NAME = re.compile(r"[\w./-]*\w\.\w{1,12}")
+_FILE_NAME = re.compile(r"[\w./-]{1,200}\.\w{1,12}")
 _LARGEST_COPY = 2**20
 """Bytes of a file, such as a configuration, that a copy of the code takes along."""
 
@@ -150,10 +150,13 @@ def _mentioned(file: Path, folder: Path) -> list[Path]:
             parts = node.module.split(".") if node.module else []
             for alias in node.names:
                 found += _modules(base, [*parts, alias.name])
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if len(node.value) < 200 and _FILE_NAME.fullmatch(node.value):
-                found += [p for p in [folder / node.value] if p.is_file()]
+        elif isinstance(node, ast.Constant) and _names_file(node.value, folder):
+            found.append(folder / str(node.value))
     return found
+
+
+def _names_file(value: object, folder: Path) -> bool:
+    return isinstance(value, str) and bool(_FILE_NAME.fullmatch(value)) and (folder / value).is_file()
 
 
 def _modules(folder: Path, parts: list[str]) -> list[Path]:
@@ -225,13 +228,12 @@ def call(function: UserFunction, loaded: Callable[..., Any], given: Mapping[str,
     except (Exception, SystemExit) as problem:
         shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
         # A builder that does not know one of the columns is the commonest mistake of all.
-        hint = "; have it take **others" if isinstance(problem, TypeError) and "keyword" in str(problem) else ""
+        unexpected = isinstance(problem, TypeError) and "unexpected keyword" in str(problem)
+        hint = "; have it take **others" if unexpected else ""
         raise UserError(
             f"{function.spec} gives no {whose}: {function.name}({one_line(shown, 60)}) raised "
             f"{_short(problem)}{hint}"
         ) from problem
-
-
 
 
 def _short(problem: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -21,6 +22,7 @@ _SHOWN = 2
 
 def read_weights(file: Path, strip: str = "") -> dict[str, Tensor]:
     """The state dict in `file`, or under its key "state_dict"; `strip` is taken off the front of keys."""
+    found: Any
     try:
         if file.suffix == ".safetensors":
             found = load_file(file)
@@ -57,9 +59,7 @@ def _misfit(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
         if lacking and all(f"{prefix}{key}" in given for key in lacking):
             return f'its keys start with {prefix!r}; write strip = "{prefix}" in [networks]'
     said = [
-        f"it {verb} {_few(keys)}"
-        for verb, keys in (("lacks", lacking), ("has the unknown", strange))
-        if keys
+        f"it {verb} {_few(keys)}" for verb, keys in (("lacks", lacking), ("has the unknown", strange)) if keys
     ]
     if not said:
         key = next(key for key, value in own.items() if value.shape != given[key].shape)

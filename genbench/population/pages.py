@@ -57,8 +57,8 @@ class PopulationPages(Pages):
             self.score_title = f"mean sign-error over {score.environments} of {score.available} environments"
             self.about_scores = (
                 "It is the mean over environments: two combinations that differ in one hyperparameter, in "
-                f"which the held-out images say surely which {self.truth_name} is larger. The bar is the 95 % "
-                "interval over resampled seeds."
+                f"which the held-out images say surely which {self.truth_name} is larger. The bar is the "
+                "95 % interval over resampled seeds."
             )
         else:
             self.score_title = f"sign-error against the held-out {self.truth_name}"
@@ -116,7 +116,8 @@ class PopulationPages(Pages):
         if score is None or not score.available:
             return []
         if not score.worst:
-            return [f"in no environment does {result.name} order the {self.truth_name}s wrongly more often than not"]
+            ordered = f"order the {self.truth_name}s wrongly more often than not"
+            return [f"in no environment does {result.name} {ordered}"]
         rows = [
             {
                 "sign-error": f"{one.sign_error:.3f}",
