@@ -13,26 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import TINY_SUITE, command
+from conftest import TINY_SUITE, command, in_process
 
+from genbench import cli
+
+ROOT = Path(__file__).parent.parent
 BASELINES = ("baseline_random", "baseline_constant", "baseline_size")
-COMMANDS = [
-    "run",
-    "plan",
-    "read",
-    "score",
-    "tradeoff",
-    "cube",
-    "pack",
-    "measures",
-    "suites",
-    "backbones",
-    "datasets",
-    "plugins",
-    "check",
-    "new",
-    "doctor",
-]
+COMMANDS = list(cli._COMMANDS)
 LISTINGS = [["measures"], ["measures", "path_norm"], ["suites"], ["backbones"], ["datasets"], ["plugins"]]
 
 
@@ -78,9 +65,25 @@ def test_help_takes_at_most_three_times_importing_click() -> None:
 
 def test_help_shows_every_command(run) -> None:
     text = run("--help").stdout
-    for name in COMMANDS:
-        assert re.search(rf"^  {name} ", text, re.M), name
-        assert run(name, "--help").returncode == 0
+    shown = re.findall(r"^  (\w+)  +(\S.*)$", text.partition("Commands:")[2], re.M)
+    assert [name for name, _ in shown] == COMMANDS
+    for name, summary in shown:
+        told = run(name, "--help")
+        assert told.returncode == 0, told.stderr
+        assert told.stdout.startswith(f"Usage: genbench {name} ")
+        assert summary.removesuffix("...") in " ".join(told.stdout.split())
+
+
+def test_the_entry_point_is_the_same_program(tmp_path) -> None:
+    """What the other tests call in this process, once as it is installed: answers, streams and exit codes."""
+    script = shutil.which("genbench", path=str(Path(sys.executable).parent))
+    assert script is not None
+    for start in ([script], [sys.executable, "-m", "genbench"]):
+        for words, code in ((["--version"], 0), (["measures", "zzz"], 2), (["run"], 2)):
+            done = subprocess.run([*start, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+            assert done.returncode == code
+            here = in_process(*words, cwd=tmp_path)
+            assert (done.stdout, done.stderr, done.returncode) == (here.stdout, here.stderr, here.returncode)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +186,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "words"), WRONG, ids=lambda value: " ".join(value) if value else "")
+@pytest.mark.parametrize(("arguments", "words"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
 def test_wrong_words_get_one_sentence(run, tmp_path, arguments, words) -> None:
     assert_one_sentence(run(*arguments), words)
     assert list(tmp_path.iterdir()) == []  # nothing half-written
@@ -290,8 +293,8 @@ def test_a_full_disk(run, tmp_path, tiny_suite, size) -> None:
     assert "made again" not in resumed.stderr  # nothing that was there was half-written
 
 
-def test_debug_shows_the_traceback(run) -> None:
-    result = run("measures", "path_nrom", "--debug")
+def test_debug_shows_the_traceback(run_process) -> None:
+    result = run_process("measures", "path_nrom", "--debug")
     assert "Traceback" in result.stderr
 
 
@@ -329,14 +332,14 @@ def test_a_terminal_gets_tables_and_bars(tmp_path, tiny_suite) -> None:
     assert "sign-error" in shown
 
 
-def test_doctor_names_what_is_wrong(run, tmp_path) -> None:
+def test_doctor_names_what_is_wrong(run, run_process, tmp_path) -> None:
     well = run("doctor")
     assert well.returncode == 0, well.stdout
     assert "all well" in well.stdout
     (tmp_path / "bad.dist-info").mkdir()
     (tmp_path / "bad.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 1\n")
     (tmp_path / "bad.dist-info" / "entry_points.txt").write_text("[genbench]\nbad = no_such_module_here\n")
-    ill = run("doctor", "--json", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    ill = run_process("doctor", "--json", env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"})
     assert ill.returncode == 1
     findings = {finding["what"]: finding for finding in json.loads(ill.stdout)}
     assert findings["plugin bad"]["status"] == "problem"

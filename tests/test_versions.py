@@ -17,10 +17,10 @@ import json
 from pathlib import Path
 
 import pytest
-from genbench.run.runs import SUBJECT_VERSION
 
 from genbench.plugin.registry import load_registry
 from genbench.population import plan as population_plan
+from genbench.subject.version import SUBJECT_VERSION
 from genbench.testbed import plan as testbed_plan
 
 PACKAGE = Path(__file__).parent.parent / "genbench"

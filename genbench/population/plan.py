@@ -22,6 +22,7 @@ from genbench.keys import canonical_json, derive_seed
 from genbench.packs.pack import Pack, unpacked_cell
 from genbench.plugin.offers import DataRequest, Dataset
 from genbench.plugin.registry import load_registry
+from genbench.population.manifest import PopulationManifest
 from genbench.population.suite import PopulationSuite
 from genbench.suites.plan import EvidencePlan
 
@@ -142,17 +143,17 @@ def _unpacked(pack: Pack, labels: list[str]) -> list[_Stack]:
     """Which networks are in which stack is said by the pack, whatever this genbench would put together."""
     number = {label: i for i, label in enumerate(labels)}
     stacks = []
-    for place, entry in enumerate(pack.manifest["blocks"]):
-        block = unpacked_cell(pack, f"stack {place}", entry["trained"], on_demand=True)
-        judged = unpacked_cell(pack, f"evidence of stack {place}", entry["judged"])
-        stacks.append((block, judged, [number[label] for label in entry["subjects"]]))
+    for place, entry in enumerate(pack.read_as(PopulationManifest).blocks):
+        block = unpacked_cell(pack, f"stack {place}", entry.trained, on_demand=True)
+        judged = unpacked_cell(pack, f"evidence of stack {place}", entry.judged)
+        stacks.append((block, judged, [number[label] for label in entry.subjects]))
     return stacks
 
 
 def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple[Cell, Cell, Cell | None]:
     names = list(dict.fromkeys(one["dataset"] for one in settings))
     domains = any(one["heldout_domain"] for one in settings)
-    corruptions = suite.data.get("corruptions")
+    corruptions = suite.data.corruptions
     if domains and corruptions:
         raise UserError(f"{suite.path}: data.corruptions and heldout_domain exclude each other; drop one")
     common = {
@@ -161,19 +162,19 @@ def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple
         "versions": [_dataset(name).version for name in names],
         "content": [content_mark(name) for name in names],
         "domains": domains,
-        "classes": suite.data.get("classes"),
-        "seed": suite.data["seed"],
+        "classes": suite.data.classes,
+        "seed": suite.data.seed,
         # Keys contain their parents': quick cells are never full ones.
         "quick": suite.quick,
     }
-    if "training_pool" in suite.data:
-        common["training_pool"] = suite.data["training_pool"]
+    if suite.data.training_pool is not None:
+        common["training_pool"] = suite.data.training_pool
     title = " and ".join(names)
     training = make_cell(TRAINING, f"training images of {title}", common)
     heldout = make_cell(
         HELDOUT,
         f"held-out images of {title}",
-        {**common, "heldout_size": suite.data.get("heldout_size")},
+        {**common, "heldout_size": suite.data.heldout_size},
     )
     if not corruptions:
         return training, heldout, None
@@ -183,9 +184,9 @@ def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple
         {
             "step": _VERSION,
             "corruptions": corruptions,
-            "severities": suite.data.get("severities"),
-            "shifted_images": suite.data.get("shifted_images"),
-            "seed": suite.data["seed"],
+            "severities": suite.data.severities,
+            "shifted_images": suite.data.shifted_images,
+            "seed": suite.data.seed,
         },
         {"heldout": heldout},
     )
@@ -202,7 +203,7 @@ def _block(suite: PopulationSuite, members: list[dict[str, Any]], training: Cell
         {
             "step": _VERSION,
             "shape": {name: first[name] for name in _SHAPE},
-            "choice": {**{name: first[name] for name in _CHOICE}, "seed": suite.data["seed"]},
+            "choice": {**{name: first[name] for name in _CHOICE}, "seed": suite.data.seed},
             "recipe": {name: first[name] for name in _RECIPE},
             "networks": [_network(one) for one in members],
         },
