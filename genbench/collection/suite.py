@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from genbench.collection import typed as fields
 from genbench.collection.network_rows import NetworkRow, NetworkRows, Truth, read_rows
 from genbench.collection.user_code import UserFunction, find_function
 from genbench.errors import UserError
 from genbench.plugin.registry import load_registry
+from genbench.suites import fields
 from genbench.suites.suite import Suite
 
 __all__ = ["CollectionSuite", "DataTable", "NetworksTable", "read_collection"]
@@ -49,10 +49,10 @@ class DataTable(fields.Table, frozen=True):
     function: fields.Text | None = None
     """FILE.py:FUNCTION or package.module:FUNCTION of nothing; returns (images, labels)."""
     dataset: fields.Text | None = None
-    train_size: Annotated[int, fields.integer(1)] | None = None
+    train_size: fields.Count | None = None
     """So many of the training images, drawn with `seed`; all of them if it is not given."""
     seed: fields.Whole | None = None
-    image_side: Annotated[int, fields.integer(1)] | None = None
+    image_side: fields.Count | None = None
     """Images are brought to squares of this side."""
     mean: Numbers | None = None
     """Of pixels from 0 to 1; networks take (pixel − mean) / std."""

@@ -55,7 +55,7 @@ def load_weights(model: nn.Module, state: Mapping[str, Tensor], file: Path, who:
 def _misfit(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
     lacking = [key for key in own if key not in given]
     strange = [key for key in given if key not in own]
-    for prefix in {key.partition(".")[0] + "." for key in strange}:
+    for prefix in sorted({key.partition(".")[0] + "." for key in strange}):
         if lacking and all(f"{prefix}{key}" in given for key in lacking):
             return f'its keys start with {prefix!r}; write strip = "{prefix}" in [networks]'
     said = [
@@ -64,7 +64,7 @@ def _misfit(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
     if not said:
         key = next(key for key, value in own.items() if value.shape != given[key].shape)
         said = [f"{key} is {_shape(given[key])}, expected {_shape(own[key])}"]
-    return " and ".join(said)
+    return "; ".join(said)
 
 
 def _few(keys: list[str]) -> str:
