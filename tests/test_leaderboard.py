@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from conftest import Run
+from genbench.suites.evidence_old import suite_evidence
 from test_records import make_record, numbers, write
 
 from genbench.errors import UserError
@@ -109,22 +110,63 @@ def test_a_tampered_record_stops_the_build_in_one_sentence(boards, run: Run) -> 
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_rows_are_ranked_with_ties(built) -> None:
-    from genbench.scoring.ranking import tied_ranks
+def error_of_every_network() -> dict[str, float]:
+    """The truth of `mini` itself: the mean error over both slices of its family's cube."""
+    found = {}
+    for family, models in suite_evidence("mini").suite.families().items():
+        error = suite_evidence("mini").cubes[family]["error"].mean("class")
+        for model in models:
+            robustness = error.sel(model=model, zero_shot=0)
+            zero_shot = error.sel(model=model).sel(ssim=1)
+            found[model] = float(robustness.mean() + zero_shot.mean())
+    return found
 
+
+def test_ranks_that_follow_from_the_truth(tmp_path) -> None:
+    """Readings made of the truth have ranks that need no scoring: right, no answer, wrong."""
+    truth = error_of_every_network()
+    for name, values in {
+        "right": truth,
+        "right_too": {s: v**3 for s, v in truth.items()},
+        "no_answer": dict.fromkeys(truth, 1.0),
+        "no_answer_either": dict.fromkeys(truth, -7.0),
+        "wrong": {s: -v for s, v in truth.items()},
+        "silent": dict.fromkeys(truth, None),
+    }.items():
+        write(tmp_path / "records", make_record(name, values))
+    (board,) = read_boards(tmp_path / "records", tmp_path / "trust")
+    # Two are better than a constant, which is a coin for every pair; four are better than the reverse.
+    assert [(row.name, row.rank, row.tied) for row in board.rows] == [
+        ("right", 1, ["right_too"]),
+        ("right_too", 1, ["right"]),
+        ("no_answer", 3, ["no_answer_either"]),
+        ("no_answer_either", 3, ["no_answer"]),
+        ("wrong", 5, []),
+        ("silent", None, []),
+    ]
+    value = {row.name: row.score.value for row in board.rows if row.score is not None}
+    assert value["no_answer"] == 0.5
+    assert value["wrong"] == pytest.approx(1 - value["right"])
+
+
+def test_rows_are_ranked_with_ties(built) -> None:
     (board,) = read_boards(built.records, built.trust)
-    ranks = tied_ranks([row.score for row in board.rows])
-    assert [row.rank for row in board.rows] == ranks
-    known = [rank for rank in ranks if rank is not None]
-    assert known == sorted(known)
+    # Written out, not computed: two that the resamples cannot tell apart, two that are one, and the rest.
+    assert [(row.name, row.rank, row.tied) for row in board.rows] == [
+        ("clip_only", 1, ["first"]),
+        ("first", 1, ["clip_only"]),
+        ("second", 3, ["twin_of_second"]),
+        ("twin_of_second", 3, ["second"]),
+        ("hostile", 5, []),
+        ("baseline_size", 6, []),
+        ("silent", None, []),
+    ]
     rows = {row.name: row for row in board.rows}
-    assert "second" in rows["twin_of_second"].tied
-    assert rows["second"].rank == rows["twin_of_second"].rank
-    assert board.rows[-1].name == "silent"
-    assert rows["silent"].rank is None
     assert rows["baseline_size"].baseline
     document = json.loads((built.boards / "mini.json").read_text())
-    assert [row["measure"] for row in document["rows"]] == [row.name for row in board.rows]
+    assert [(row["measure"], row["rank"], row["tied_with"]) for row in document["rows"]] == [
+        (row.name, row.rank, row.tied) for row in board.rows
+    ]
     assert document["rows"][0]["sign_error"].keys() >= {"value", "robustness", "zero-shot", "noise-aware"}
     assert rows["clip_only"].score is not None
     assert rows["clip_only"].score.dropped == 8

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from genbench.packs.manifest import PackedFile
 from genbench.packs.pack import PACKS, copy_files, read_pack
 from genbench.suites.evidence_packs import find_pack
 from genbench.testbed.manifest import TestbedManifest
@@ -140,7 +141,7 @@ def test_a_pack_cannot_reach_outside_its_folder(tmp_path) -> None:
     (tmp_path / "secret").write_text("x")
     (tmp_path / "pack").mkdir()
     with pytest.raises(UserError, match="outside"):
-        copy_files(tmp_path / "pack", {"a": {"file": "../secret", "sha256": "0"}}, tmp_path)
+        copy_files(tmp_path / "pack", {"a": PackedFile("../secret", "0")}, tmp_path)
 
 
 def test_exclusive_options(run, tmp_path) -> None:

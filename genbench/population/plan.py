@@ -36,8 +36,8 @@ HELDOUT = Step("population_heldout", "genbench.population.pools:heldout_pool", "
 SHIFTS = Step("population_shifts", "genbench.population.pools:shifts", "corrupt images")
 BLOCK = Step("population_block", "genbench.population.blocks:train_block", "train a stack", seconds=25.0)
 NETWORK = Step("population_network", "genbench.population.blocks:member", "take out network", seconds=0.1)
-EVIDENCE = Step(
-    "population_evidence", "genbench.population.blocks:block_evidence", "evaluate a stack", seconds=5.0
+JUDGED = Step(
+    "population_evidence", "genbench.population.blocks:judge_block", "evaluate a stack", seconds=5.0
 )
 
 _SHAPE = ("architecture", "depth", "width", "dropout")
@@ -130,7 +130,7 @@ def _trained(
         block = _block(suite, [settings[i] for i in members], training)
         parents = {"block": block, "heldout": heldout, **({"shifts": shifts} if shifts else {})}
         judged = make_cell(
-            EVIDENCE,
+            JUDGED,
             f"evaluate {block.label.removeprefix('train ')}",
             {"step": _VERSION},
             parents,

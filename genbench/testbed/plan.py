@@ -29,7 +29,7 @@ IMAGES = Step("images", "genbench.testbed.steps:images", "choose images")
 NOISE = Step("noise", "genbench.testbed.steps:degraded_images", "degrade images")
 ADAPTED = Step("adapted", "genbench.testbed.steps:adapted_network", "adapt backbone")
 FEATURES = Step("features", "genbench.testbed.steps:features", "extract features")
-JUDGED = Step("testbed_evidence", "genbench.testbed.steps:evidence", "fit heads, judge")
+JUDGED = Step("testbed_evidence", "genbench.testbed.steps:judge_backbone", "fit heads, judge")
 CUBE = Step("cube", "genbench.testbed.cube_steps:cube", "make cube")
 TRADE_OFF = Step("tradeoff", "genbench.testbed.cube_steps:trade_off_point", "trade-off point", seconds=2.0)
 
