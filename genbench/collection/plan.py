@@ -14,10 +14,10 @@ from typing import Any
 from genbench.collection.network_rows import NetworkRow
 from genbench.collection.suite import CollectionSuite
 from genbench.collection.user_code import hash_once
+from genbench.data.content_mark import content_mark
 from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.plugin.offers import DataRequest
 from genbench.plugin.registry import load_registry
-from genbench.population.plan import content_mark
 from genbench.suites.plan import EvidencePlan
 
 __all__ = ["CollectionPlan", "plan_collection"]
@@ -71,6 +71,7 @@ def _training(suite: CollectionSuite) -> tuple[Cell, tuple[str, ...]]:
     found = entry.item.available(DataRequest(argument=argument))
     inputs = {
         "step": _VERSION,
+        "dataset": suite.data.dataset,
         "data": given,
         "version": entry.item.version,
         "content": content_mark(suite.dataset),
