@@ -65,6 +65,8 @@ _RUNS: dict[str, tuple[str, ...]] = {
     "digits": (
         "--suite=digits", "--measure=params", *_TINY_STACK, "grid.depth=[1]", "data.train_size=32",
     ),
+    "collection": ("--suite=collection/own_data.toml", "--measure=params"),
+    "collection on a data set": ("--suite=collection/data_set.toml", "--measure=params"),
     "pack of mini": (
         "--suite=mini", "--measure=params", "--backbones=mini-efficientnet:b0,mini-efficientnet:b1",
     ),
@@ -124,6 +126,7 @@ def _run(where: str, folder: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GENBENCH_")}
     folder.mkdir()
     _write_domains(folder / "domains")
+    _write_collection(folder / "collection")
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if not (folder / "store" / "cells").is_dir() or done.returncode not in (0, 1):
         raise SystemExit(f"the samples of {where!r} failed: {' '.join(command)}\n{done.stderr[-2000:]}")
@@ -142,6 +145,51 @@ def _write_domains(root: Path) -> None:
                 path = root / domain / kind / f"{i}.ppm"
                 path.write_bytes(b"P6 50 40 255\n" + pixels.tobytes())
                 os.utime(path, (10**9, 10**9))  # times of a user's files are part of a key
+
+
+_COLLECTION = """
+name = "sample"
+summary = "two networks with made-up weights"
+kind = "collection"
+[networks]
+builder = "nets.py:build"
+weights = "weights/{network}.SUFFIX"
+table = "networks.csv"
+strip = "module."
+[data]
+"""
+_COLLECTIONS = {
+    "own_data.toml": ("safetensors", 'function = "nets.py:data"'),
+    "data_set.toml": ("pt", 'dataset = "digits"\ntrain_size = 20\nimage_side = 2\nmean = 0.5\nstd = [0.25]'),
+}
+_NETWORKS = """
+import torch
+from torch.nn import Flatten, Linear, ReLU, Sequential
+def build(width):
+    return Sequential(Flatten(), Linear(4, width), ReLU(), Linear(width, 10))
+def data():
+    return torch.arange(80.0).reshape(20, 1, 2, 2) / 80, torch.arange(20) % 10
+"""
+
+
+def _write_collection(root: Path) -> None:
+    """Two networks of a user's own, their weights in files of two formats, and two suites of them."""
+    import numpy as np
+    import torch
+    from safetensors.torch import save_file
+
+    numbers = np.random.RandomState(0)
+    (root / "weights").mkdir(parents=True)
+    for name, (suffix, data) in _COLLECTIONS.items():
+        (root / name).write_text(_COLLECTION.replace("SUFFIX", suffix) + data)
+    (root / "nets.py").write_text(_NETWORKS)
+    (root / "networks.csv").write_text("network,hp.width,gap\na,3,0.1\nb,5,0.2\n")
+    for name, width in (("a", 3), ("b", 5)):
+        shapes = {"1.weight": (width, 4), "1.bias": (width,), "3.weight": (10, width), "3.bias": (10,)}
+        values = {f"module.{key}": numbers.standard_normal(shape) for key, shape in shapes.items()}
+        tensors = {key: torch.tensor(value, dtype=torch.float32) for key, value in values.items()}
+        save_file(tensors, root / "weights" / f"{name}.safetensors")
+        torch.save({"state_dict": tensors}, root / "weights" / f"{name}.pt")
 
 
 def _cells(store: Path) -> dict[str, dict[str, Any]]:

@@ -45,6 +45,8 @@ class Step:
     """What a person reads: "adapt backbone"."""
     seconds: float = 1.0
     """Of a cell on one core of a common machine, until the store has a history of its own."""
+    users_code: bool = False
+    """Whether it runs a function of the user's, which may hang: it then has the time limit of a reading."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,8 @@ class LocalExecutor:
             self._start(slot)
         assert slot.process is not None
         assert slot.process.stdin is not None
-        seconds = self._limits.seconds if cell.step == READING else _OWN_STEP_SECONDS
+        limited = cell.step == READING or cell.step.users_code
+        seconds = self._limits.seconds if limited else _OWN_STEP_SECONDS
         job = Job(
             cell.step.function,
             dict(cell.inputs),

@@ -10,17 +10,16 @@ out of the pack, and nothing held out is opened.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from genbench.data.content_mark import content_mark
 from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.errors import UserError
 from genbench.keys import canonical_json, derive_seed
 from genbench.packs.pack import Pack, unpacked_cell
-from genbench.plugin.offers import DataRequest, Dataset
+from genbench.plugin.offers import Dataset
 from genbench.plugin.registry import load_registry
 from genbench.population.manifest import PopulationManifest
 from genbench.population.suite import PopulationSuite
@@ -160,7 +159,7 @@ def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple
         "step": _VERSION,
         "datasets": names,
         "versions": [_dataset(name).version for name in names],
-        "content": [_content_mark(name) for name in names],
+        "content": [content_mark(name) for name in names],
         "domains": domains,
         "classes": suite.data.classes,
         "seed": suite.data.seed,
@@ -257,22 +256,6 @@ def _cost(settings: Mapping[str, Any], networks: int) -> float:
 def _dataset(name: str) -> Dataset:
     dataset: Dataset = load_registry().resolve("datasets", name)[0].item
     return dataset
-
-
-def _content_mark(name: str) -> str:
-    """Of a folder of the user's own, names, sizes and times of its files; published data have a version."""
-    entry, argument = load_registry().resolve("datasets", name)
-    if not argument:
-        return ""
-    path = Path(argument).expanduser()
-    if not path.is_dir():
-        found = entry.item.available(DataRequest(argument=argument))
-        path = Path(found.detail) if found.ready else path
-    if not path.is_dir():
-        return ""
-    files = sorted(p for p in path.rglob("*") if p.is_file())
-    marks = (f"{p.relative_to(path)} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in files)
-    return hashlib.sha256("\n".join(marks).encode()).hexdigest()
 
 
 def _short(name: str) -> str:
