@@ -4,8 +4,7 @@ Everyone who uses a suite's pack is scored against the same evidence.
 
     PACK/
       pack.json     format, suite, what determined the evidence, sha256 of every file
-      ...           of a testbed, weights and trace per backbone and a cube per family (`testbed.packing`);
-                    of a population, weights, traces and evidence per stack (`population.packing`)
+      ...           networks and truths, as the suite's kind puts them there (`Kind.fill_pack`)
 
 Nothing in a pack is code. Every file is checked against its hash whenever it is read.
 """
@@ -42,8 +41,8 @@ __all__ = [
 ]
 
 FORMAT = 1
-PACKS = Path(__file__).parent.parent / "suites" / "packs"
-"""Packs that ship with genbench, by suite."""
+PACKS = "packs"
+"""Folder beside a suite's file with the packs that ship with it, by suite."""
 MANIFEST = "pack.json"
 
 UNPACKED = Step("unpacked", "genbench.packs.pack:unpack", "unpack evidence", seconds=0.1)
@@ -122,7 +121,7 @@ def read_pack(folder: Path, parts: Sequence[str] = ()) -> Pack:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         found = manifest["format"]
         if found == FORMAT:
-            for key in ("suite", "version", "evidence", *parts):
+            for key in ("suite", "version", "evidence", "data_hash", *parts):
                 manifest[key]
     except FileNotFoundError:
         raise UserError(f"there is no evidence pack in {folder}: it has no {MANIFEST}") from None

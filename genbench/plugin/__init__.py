@@ -9,7 +9,8 @@ The public names, all that an author of a plugin needs; CONTRIBUTING.md has an e
   splits are `TensorImages`, `FileImages` or any other `ImageSplit`.
 - backbones: a `Backbone` is asked with a `BackboneRequest` for its `Availability` and a `LoadedBackbone`.
 - degradations: a `Degradation` fits `Dial`s to a `DegradationTask`.
-- suites: a `SuiteFile` is a TOML file with a name.
+- suites: a `SuiteFile` is a TOML file with a name, a `SuiteKind` what such files may be about; the seam that
+  a kind implements is `genbench.suites.kind.Kind`.
 - executors: an `Executor` makes a `CellExecutor`, which takes `Cell`s (each with its `Step`) into `Slot`s
   under `Limits` and gives `Outcome`s, each with a `Status` and a `Cost`; `LocalExecutor` is one to build on.
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         Executor,
         SuiteFile,
     )
+    from genbench.plugin.suite_kind import SuiteKind
     from genbench.zoo.loaded import LoadedBackbone
 
 __all__ = [
@@ -72,6 +74,7 @@ __all__ = [
     "Status",
     "Step",
     "SuiteFile",
+    "SuiteKind",
     "TensorImages",
     "hookimpl",
     "measure",
@@ -89,6 +92,7 @@ _NAMES = {
         "Availability", "Backbone", "BackboneRequest", "DataRequest", "Dataset", "Degradation",
         "DegradationTask", "Dial", "Executor", "SuiteFile",
     ),
+    "genbench.plugin.suite_kind": ("SuiteKind",),
     "genbench.zoo.loaded": ("LoadedBackbone",),
 }  # fmt: skip
 
