@@ -23,6 +23,9 @@ from genbench.plugin.registry import load_registry
 
 PACKAGE = Path(__file__).parent / "genbench-linear"
 SUITE = "linear-digits"
+
+pytestmark = pytest.mark.xdist_group("plugin kind")
+
 NETWORKS = [f"seed={seed} steps={steps}" for seed in (0, 1) for steps in (1, 8, 64)]
 
 
@@ -213,6 +216,13 @@ def test_a_board_is_built_and_checked(genbench: Genbench, boards: Path, document
     )
     assert "| without one |" in (boards / f"{SUITE}.md").read_text()
     assert "up to date" in genbench("leaderboard", "check", "--to", "boards").out
+    table = boards / f"{SUITE}.tsv"
+    text = table.read_text()
+    assert [line.partition("\t")[0] for line in text.splitlines()] == NETWORKS
+    table.write_text("edited\n")
+    said = genbench("leaderboard", "check", "--to", "boards", code=1)
+    assert said.err == "boards/linear-digits.tsv is stale or was edited by hand\n"
+    table.write_text(text)
 
 
 def test_the_site_has_plain_but_complete_pages(boards: Path) -> None:

@@ -131,7 +131,7 @@ class LinearEvidence(Evidence):
 
 
 class LinearPages(Pages):
-    """Only what every kind must say: the pages are the base templates'."""
+    """What every kind must say, and a file beside the board: the pages are the base templates'."""
 
     evidence: LinearEvidence
 
@@ -145,6 +145,9 @@ class LinearPages(Pages):
 
     def truth(self, network: str) -> float:
         return self.evidence.errors[network]
+
+    def board_files(self) -> dict[str, str]:
+        return {"tsv": "".join(f"{name}\t{error}\n" for name, error in self.evidence.errors.items())}
 
 
 class LinearKind(Kind):
