@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from genbench.engine.store import read_manifest
 from genbench.plugin import hookspecs
 
 MANUAL = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
+LINEAR = Path(__file__).parent / "genbench-linear" / "src" / "genbench_linear"
 HOOKS = [name for name in vars(hookspecs) if name.startswith("genbench_")]
 
 
@@ -92,6 +94,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for hook in DOCUMENTED:
         install(folder / "site", f"plugin_of_{hook}", example(hook))
     (folder / "site" / "toys.toml").write_text(TOYS)
+    # What the example of a kind imports; only the example itself is registered.
+    shutil.copytree(LINEAR, folder / "site" / "genbench_linear")
     return folder
 
 
@@ -151,6 +155,17 @@ def test_genbench_suites(folder: Path, toy_run: dict[str, Any]) -> None:
     assert listed["toys"]["status"] == "ready"
     assert listed["toys"]["networks"] == "3"
     assert listed["toys"]["source"] == "plugin_of_genbench_suites 1.0"
+
+
+def test_genbench_suite_kinds(folder: Path) -> None:
+    """More of it in test_plugin_kind.py."""
+    file = LINEAR / "linear-digits.toml"
+    arguments = ("run", "--suite", file, "--measure", "largest_weight", "--store", "linear", "--json")
+    document = json.loads(genbench_in(folder, *arguments))
+    readings = readings_of(document, "largest_weight")
+    assert readings.keys() == document["evidence"].keys()
+    assert len(readings) == 6
+    assert document["report"] == "linear/reports/linear-digits.html"
 
 
 def test_genbench_executors(folder: Path, toy_run: dict[str, Any]) -> None:

@@ -10,12 +10,13 @@ import pytest
 from conftest import in_process
 
 from genbench.packs.manifest import PackedFile
-from genbench.packs.pack import PACKS, copy_files, read_pack
+from genbench.packs.pack import copy_files, read_pack
 from genbench.suites.evidence_packs import find_pack
 from genbench.testbed.manifest import TestbedManifest
 
 pytestmark = pytest.mark.xdist_group("quick_store")  # one worker builds that store for all
 
+PACKS = Path(__file__).parent.parent / "genbench" / "suites" / "packs"
 SHIPPED = PACKS / "mini"
 
 

@@ -17,7 +17,7 @@ from test_population_blocks import SUITE
 from genbench.engine.cells import Outcome, Status
 from genbench.errors import UserError
 from genbench.packs.manifest import PackedFile
-from genbench.packs.pack import PACKS, Pack, copy_files, read_pack
+from genbench.packs.pack import Pack, copy_files, read_pack
 from genbench.plugin.contract import MeasureInfo
 from genbench.plugin.registry import Source
 from genbench.population.evidence import PopulationEvidence
@@ -29,6 +29,8 @@ from genbench.suites import Suite, load_suite, read_suite
 from genbench.suites.evidence_packs import find_pack, shipped_evidence
 from genbench.suites.kind import kind_of
 from genbench.suites.result import MeasureResult
+
+PACKS = Path(__file__).parent.parent / "genbench" / "suites" / "packs"
 
 pytestmark = pytest.mark.xdist_group("population_pack")  # one worker trains for all
 

@@ -53,13 +53,13 @@ def new(name: str | None, collection: str | None, into: Path | None, as_json: bo
 
 
 def _new_collection(name: str, target: Path, as_json: bool) -> None:
-    from genbench.authoring import write_collection
+    from genbench.collection.example import write_collection
 
     files = write_collection(name, target)
     suite = target / f"{name}.toml"
     if as_json:
         print_json(
-            {"collection": name, "folder": str(target), "suite": str(suite), "files": list(map(str, files))}
+            {"name": name, "folder": str(target), "suite": str(suite), "files": list(map(str, files))}
         )
         return
     for file in files:

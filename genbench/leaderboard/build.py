@@ -90,14 +90,15 @@ def stale(folders: Folders) -> list[str]:
     """One sentence for every file on disk that is not what the records give."""
     boards = _read(folders)
     files = _board_files(boards)
-    present = _present(folders)
-    problems = [f"{folders.boards / name} is missing" for name in files.keys() - present]
+    # A kind may add files of any ending, so what there should be is looked for by its name.
+    there = {name for name in files if (folders.boards / name).is_file()}
+    problems = [f"{folders.boards / name} is missing" for name in files.keys() - there]
     problems += [
-        f"{folders.boards / name} is not made from any record" for name in sorted(present - files.keys())
+        f"{folders.boards / name} is not made from any record" for name in _present(folders) - files.keys()
     ]
     problems += [
         f"{folders.boards / name} is stale or was edited by hand"
-        for name in files.keys() & present
+        for name in there
         if (folders.boards / name).read_bytes() != files[name]
     ]
     problems += [

@@ -51,7 +51,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     version: int
     evidence: dict[str, Any]
     """What determined the evidence: `Suite.content` of the suite as it was."""
-    data_hash: str = ""
+    data_hash: str
     """sha256 of all images."""
     shared: dict[str, SharedRows] = {}
     """Name of a file that is made of rows of a stored one, to what it is made of."""

@@ -28,8 +28,8 @@ from genbench.packs.shared_rows import write_rows
 
 __all__ = ["MANIFEST", "PACKS", "Pack", "copy_files", "read_pack", "unpack", "unpacked_cell"]
 
-PACKS = Path(__file__).parent.parent / "suites" / "packs"
-"""Packs that ship with genbench, by suite."""
+PACKS = "packs"
+"""Folder beside a suite's file with the packs that ship with it, by suite."""
 MANIFEST = "pack.json"
 
 UNPACKED = Step("unpacked", "genbench.packs.pack:unpack", "unpack evidence", seconds=0.1)

@@ -150,4 +150,5 @@ def _read(path: Path) -> References | None:
         found = msgspec.json.decode(path.read_bytes(), type=References)
     except (OSError, msgspec.MsgspecError):
         return None  # no reference is no reason to stop a run
-    return found if found.schema == SCHEMA else None
+    whole = all(len(one.values) == len(found.networks) for one in found.measures)
+    return found if whole and found.schema == SCHEMA else None

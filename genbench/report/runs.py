@@ -175,6 +175,7 @@ def _seconds(outcome: Outcome) -> float:
 def run_record(result: RunResult, table: Path | None = None) -> dict[str, Any]:
     """The run as JSON values."""
     suite, pack = result.plan.suite, result.plan.evidence.pack
+    ranks = {measure.name: rank for rank, measure in ranked(result.measures)}
     return {
         "genbench": __version__,
         "suite": suite.name,
@@ -184,7 +185,7 @@ def run_record(result: RunResult, table: Path | None = None) -> dict[str, Any]:
         "pack": None if pack is None else pack.version,
         "evidence": result.evidence.known,
         "asked": sorted(result.plan.asked),
-        "measures": [measure_record(measure) for measure in result.measures],
+        "measures": [{**measure_record(measure), "rank": ranks[measure.name]} for measure in result.measures],
         **result.evidence.pages(result.judged).document(table),
     }
 

@@ -20,8 +20,8 @@ __all__ = ["build_pack", "find_pack", "pack_in", "shipped_evidence"]
 
 
 def find_pack(suite: Suite) -> Pack | None:
-    """The shipped pack that is evidence for `suite`, if there is one."""
-    folder = PACKS / suite.name
+    """The pack that ships beside the file of `suite`, if there is one and it is evidence for it."""
+    folder = suite.path.parent / PACKS / suite.name
     if not (folder / MANIFEST).is_file():
         return None
     kind = kind_of(suite)

@@ -90,21 +90,21 @@ def check_keys(
     path: Path, table: str, found: Mapping[str, Any], types: Mapping[str, Any], optional: Collection[str] = ()
 ) -> None:
     """Refuse missing keys and wrong values."""
-    for name, kind in types.items():
+    for name, wanted in types.items():
         if name in found:
-            check(path, _where(table, name), found[name], kind)
+            check(path, _where(table, name), found[name], wanted)
         elif name not in optional:
-            raise UserError(f"{path} lacks {_where(table, name)}, {_expected(kind)}")
+            raise UserError(f"{path} lacks {_where(table, name)}, {_expected(wanted)}")
 
 
-def check(path: Path, where: str, value: object, kind: Any) -> None:
+def check(path: Path, where: str, value: object, wanted: Any) -> None:
     """Refuse a wrong value."""
     try:
-        accepted = _sound(msgspec.convert(value, kind))
+        accepted = _sound(msgspec.convert(value, wanted))
     except msgspec.ValidationError:
         accepted = False
     if not accepted:
-        raise UserError(f"{path}: {where} = {value!r}, expected {_expected(kind)}")
+        raise UserError(f"{path}: {where} = {value!r}, expected {_expected(wanted)}")
 
 
 def _where(table: str, name: str) -> str:
@@ -118,9 +118,9 @@ def _sound(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _expected(kind: Any) -> str:
+def _expected(wanted: Any) -> str:
     """The words for a type; of a union those of its first part, as None comes last."""
-    if get_origin(kind) is Literal:
-        return "one of " + ", ".join(map(repr, get_args(kind)))
-    marks = getattr(kind, "__metadata__", None)
-    return str(marks[0].description) if marks else _expected(get_args(kind)[0])
+    if get_origin(wanted) is Literal:
+        return "one of " + ", ".join(map(repr, get_args(wanted)))
+    marks = getattr(wanted, "__metadata__", None)
+    return str(marks[0].description) if marks else _expected(get_args(wanted)[0])

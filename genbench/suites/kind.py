@@ -81,7 +81,8 @@ class Kind(ABC):
         return {}
 
     def fill_pack(self, draft: Draft, plan: Any, store: Store) -> None:
-        """Put networks and truths of a finished plan into a new pack."""
+        """Put networks and truths of a finished plan into a new pack; its manifest must say `data_hash`,
+        the sha256 of all images."""
         raise UserError("suites of this kind have no evidence packs")
 
     def compare_pack(self, pack: Pack, plan: Any, store: Store) -> list[Comparison]:

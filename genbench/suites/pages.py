@@ -132,11 +132,24 @@ class Pages(ABC):
 
     def evidence_page(self) -> dict[str, Any]:
         """What the measures are judged against."""
-        return {"packed": self.packed()}
+        return {
+            "packed": self.packed(),
+            "networks": self.evidence.networks,
+            "columns": self.network_columns,
+        }
 
     def measure_page(self, result: MeasureResult) -> dict[str, Any]:
         """How one measure did."""
-        return {"figure": None}
+        readings = [
+            {
+                "network": network,
+                "value": "" if outcome.value is None else f"{outcome.value:.6g}",
+                "status": str(outcome.status).replace("_", " "),
+                "reason": outcome.reason,
+            }
+            for network, outcome in result.outcomes.items()
+        ]
+        return {"figure": None, "readings": readings, "columns": self.network_columns}
 
     def packed(self) -> list[tuple[str, str]]:
         """Where the evidence comes from."""

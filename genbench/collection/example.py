@@ -12,7 +12,7 @@ from genbench.errors import UserError
 
 __all__ = ["write_collection"]
 
-_TEMPLATE = Path(__file__).parent / "template" / "collection"
+_TEMPLATE = Path(__file__).parent / "template"
 _LAYOUT = {
     "@name@.toml": "suite.toml.tmpl",
     "networks.py": "networks.py.tmpl",
