@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 
 import genbench
 from genbench.collection.network_rows import Truth, read_rows
+from genbench.collection.pages import _doubt
 from genbench.collection.steps import load_network, take_network, training_data
 from genbench.collection.training_data import prepared_images
 from genbench.collection.user_code import find_function
@@ -503,6 +504,21 @@ def test_pages_call_an_error_an_error(suite, run) -> None:
     page = (suite.parent.parent / "page.html").read_text()
     assert "the held-out error" in page
     assert "minus held-out accuracy" not in page
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({"train_accuracy": 0.99}, "where its row says 99%"),
+        ({"test_error": 0.1}, "but by its row 90% of held-out ones"),
+        ({"train_accuracy": 0.25}, ""),
+        ({"test_error": 0.7}, ""),
+        ({}, ""),
+    ],
+)
+def test_images_in_another_form_are_noticed(found: dict[str, float], expected: str) -> None:
+    said = _doubt("net", {"tried": 40, "tried_accuracy": 0.3, **found})
+    assert said == (f"net gets 30% of its first 40 training images right, {expected}" if expected else "")
 
 
 # -- data sets by name -----------------------------------------------------------------------------
