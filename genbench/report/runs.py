@@ -185,9 +185,7 @@ def run_record(result: RunResult, table: Path | None = None) -> dict[str, Any]:
         "pack": None if pack is None else pack.version,
         "evidence": result.evidence.known,
         "asked": sorted(result.plan.asked),
-        "measures": [
-            {**measure_record(measure), "rank": ranks[measure.name]} for measure in result.measures
-        ],
+        "measures": [{**measure_record(measure), "rank": ranks[measure.name]} for measure in result.measures],
         **result.evidence.pages(result.judged).document(table),
     }
 

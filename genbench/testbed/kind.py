@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from genbench.engine.cells import Cell, Outcome, Status
 from genbench.engine.store import Store
 from genbench.errors import UserError
 from genbench.packs.pack import Comparison, Draft, Pack
-from genbench.suites.kind import Kind
+from genbench.suites.kind import INTERVAL_TOLERANCES, Kind
 from genbench.suites.plan import CellForecast
 from genbench.testbed.evidence import TestbedEvidence
 from genbench.testbed.plan import ADAPTED, FEATURES, JUDGED, NOISE, TestbedPlan, plan_testbed
@@ -33,6 +33,8 @@ class TestbedKind(Kind):
     tables = ("data", "testbed", "adapt")
     pack_parts = ("networks", "cubes")
     score_type = PracticalRecord
+    # Sureness is in standard deviations of a bootstrap, as intervals are.
+    tolerances: ClassVar[Mapping[str, float]] = {**INTERVAL_TOLERANCES, "certainty": 5e-3}
 
     def read(self, path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> TestbedSuite:
         """Tables [data], [testbed] and [adapt]."""
