@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kind_branches import (
@@ -17,6 +19,10 @@ from kind_branches import (
     template_branches,
 )
 from rooms import ROOT, modules, room
+
+from genbench.records.validate import _agrees
+from genbench.suites.kind import kind_of
+from genbench.suites.suite import load_suite
 
 OUTSIDE = [(name, file) for name, file in modules() if room(name) not in rooms_of_kinds()]
 TEMPLATES = sorted(
@@ -160,3 +166,51 @@ def test_every_way_to_branch_in_a_template_is_found(source: str) -> None:
 )
 def test_what_asks_the_pages_is_let_through(source: str) -> None:
     assert template_branches(source) == []
+
+
+# -- what a kind says of its own scores --------------------------------------------------------------
+
+
+def recorded(suite: str) -> dict[str, Any]:
+    """The score of path_norm in its record."""
+    text = (ROOT / "leaderboards" / "records" / suite / "path_norm.json").read_text()
+    found: dict[str, Any] = json.loads(text)["sign_error"]
+    return found
+
+
+def moved(suite: str, by: float, *place: str) -> dict[str, Any]:
+    """The same with one number moved; a row of scores is named by its first word."""
+    score = recorded(suite)
+    part: Any = score
+    for step in place[:-1]:
+        part = part[step] if isinstance(part, dict) else part[0]
+    last = place[-1]
+    if isinstance(part, list):
+        row = next(row for row in part if row[0] == last and row[4] is not None)
+        row[4] += by
+    else:
+        part[last] += by
+    return score
+
+
+@pytest.mark.parametrize(
+    ("suite", "place", "by", "agrees"),
+    [
+        ("mini", ["value"], 1e-8, False),
+        ("mini", ["low"], 4e-3, True),
+        ("mini", ["low"], 6e-3, False),
+        ("mini", ["worst", "first", "certainty"], 4e-3, True),
+        ("mini", ["worst", "first", "error_better"], 4e-3, False),
+        ("nin-digits", ["high"], -4e-3, True),
+        ("nin-digits", ["value"], 1e-8, False),
+        ("nin-digits", ["scores", "affine_oracle"], 5e-7, True),
+        ("nin-digits", ["scores", "affine_oracle"], 5e-6, False),
+        ("nin-digits", ["scores", "kendall"], 5e-7, False),
+    ],
+)
+def test_a_kind_says_how_far_its_numbers_may_move(
+    suite: str, place: list[str], by: float, agrees: bool
+) -> None:
+    kind = kind_of(load_suite(suite))
+    claimed, found = kind.comparable(moved(suite, by, *place)), kind.comparable(recorded(suite))
+    assert _agrees(claimed, found, kind.tolerances) is agrees

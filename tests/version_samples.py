@@ -292,7 +292,7 @@ def _hook_samples(folder: Path) -> Iterator[tuple[str, str, str, set[str]]]:
 def _degraded(degradation: Any) -> str:
     import torch
 
-    from genbench.plugin.contract import DegradationTask
+    from genbench.plugin.offers import DegradationTask
 
     generator = torch.Generator().manual_seed(0)
     coarse = torch.rand(20, 3, 4, 4, generator=generator)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from genbench.engine.cells import Outcome
 from genbench.engine.store import Store
@@ -16,7 +16,7 @@ from genbench.population.plan import PopulationPlan, plan_population
 from genbench.population.score_record import PopulationRecord
 from genbench.population.suite import PopulationSuite, read_population
 from genbench.scoring.population import FIELDS
-from genbench.suites.kind import Kind
+from genbench.suites.kind import INTERVAL_TOLERANCES, Kind
 
 __all__ = ["PopulationKind"]
 
@@ -32,6 +32,8 @@ class PopulationKind(Kind):
     reading_seconds = 0.1
     slow_scores = True
     score_type = PopulationRecord
+    # An iteration comes near to the optimum.
+    tolerances: ClassVar[Mapping[str, float]] = {**INTERVAL_TOLERANCES, "optimum": 1e-6}
 
     def read(self, path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> PopulationSuite:
         """Tables [data], [train] and [grid]."""
@@ -85,6 +87,9 @@ class PopulationKind(Kind):
     def comparable(self, score: Mapping[str, Any]) -> Any:
         """Numbers by score, target, part and statistic."""
         numbers = [dict(zip(FIELDS, row, strict=False)) for row in score["scores"]]
+        for one in numbers:
+            if one["score"] == "affine_oracle":
+                one["optimum"] = one.pop("value")
         return {
             **score,
             "scores": {

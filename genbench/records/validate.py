@@ -29,10 +29,6 @@ LARGEST = 2**20
 """Bytes of a record; real ones have up to a tenth of it."""
 _TOLERANCE = 1e-9
 """Of a recomputed sign-error: a mean of halves over pairs."""
-_INTERVAL_TOLERANCE = 5e-3
-"""Of the ends of its interval and of sureness: BLAS may turn a tie in a single resample."""
-_SOLVER_TOLERANCE = 1e-6
-"""Of an optimum that an iteration comes near to."""
 
 
 @dataclass(frozen=True)
@@ -193,21 +189,19 @@ def _score_problems(record: Record, score: Score | None, kind: Kind) -> Iterator
             yield f"sign_error.{problem}; `genbench schema` says what is expected"
             return
     named = [None if one is None else kind.comparable(one) for one in (claimed, found)]
-    if not _agrees(named[0], named[1]):
+    if not _agrees(named[0], named[1], kind.tolerances):
         yield "its scores are not what its readings give"
 
 
-def _agrees(claimed: Any, found: Any, tolerance: float = _TOLERANCE) -> bool:
-    """Whether two scores are the same but for rounding."""
+def _agrees(claimed: Any, found: Any, loose: Mapping[str, float], tolerance: float = _TOLERANCE) -> bool:
+    """Whether two scores are the same but for rounding; `loose` says of which numbers that is more."""
     if isinstance(claimed, Mapping) and isinstance(found, Mapping):
-        loose = dict.fromkeys(("low", "high", "certainty"), _INTERVAL_TOLERANCE)
-        if claimed.get("score") == "affine_oracle":
-            loose |= {"value": _SOLVER_TOLERANCE}
         return claimed.keys() == found.keys() and all(
-            _agrees(claimed[key], found[key], loose.get(key, tolerance)) for key in claimed
+            _agrees(claimed[key], found[key], loose, loose.get(key, tolerance)) for key in claimed
         )
     if isinstance(claimed, list) and isinstance(found, list):
-        return len(claimed) == len(found) and all(map(_agrees, claimed, found))
+        pairs = zip(claimed, found, strict=False)
+        return len(claimed) == len(found) and all(_agrees(*pair, loose) for pair in pairs)
     if isinstance(claimed, (int, float)) and isinstance(found, (int, float)):
         return math.isclose(claimed, found, rel_tol=max(tolerance, 1e-9), abs_tol=tolerance)
     return bool(claimed == found)

@@ -78,7 +78,7 @@ class Forecast:
         """Further lines for `genbench plan`."""
         lines = []
         if self.forward_passes:
-            lines.append(f"{self.forward_passes:,} images through backbones, forward or in training")
+            lines.append(f"{self.forward_passes:,} images through networks, forward or in training")
         if self.disk_bytes:
             disk, memory = _size(self.disk_bytes), _size(self.memory_bytes)
             lines.append(f"about {disk} on disk, {memory} of memory a worker")
@@ -88,7 +88,9 @@ class Forecast:
         lines += self.missing[:2]
         if len(self.missing) > 2:
             more = len(self.missing) - 2
-            lines.append(f"and {more} more are missing; `genbench backbones NAME` says what to fetch")
+            lines.append(
+                f"and {more} more are missing; `genbench backbones` and `genbench datasets` say what to fetch"
+            )
         return lines
 
     def record(self) -> dict[str, Any]:

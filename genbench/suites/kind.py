@@ -22,7 +22,11 @@ from genbench.suites.evidence import Evidence
 from genbench.suites.plan import CellForecast, EvidencePlan
 from genbench.suites.suite import Suite
 
-__all__ = ["Kind", "kind_of"]
+__all__ = ["INTERVAL_TOLERANCES", "Kind", "kind_of", "load_kind"]
+
+
+INTERVAL_TOLERANCES = {"low": 5e-3, "high": 5e-3}
+"""Of the ends of an interval: BLAS may turn a tie in a single resample."""
 
 
 class Kind(ABC):
@@ -41,6 +45,8 @@ class Kind(ABC):
 
     slow_scores: ClassVar[bool] = False
     """Whether scores of recorded measures are better kept than computed again in every run."""
+    tolerances: ClassVar[Mapping[str, float]] = INTERVAL_TOLERANCES
+    """Name in a `comparable` score to how far another machine may move that number; others agree to 1e-9."""
 
     # -- suite -------------------------------------------------------------------------------------------
 

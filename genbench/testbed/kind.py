@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from genbench.engine.cells import Cell, Outcome, Status
 from genbench.engine.store import Store
 from genbench.errors import UserError
 from genbench.packs.build import Comparison, Draft
 from genbench.packs.pack import Pack
-from genbench.suites.kind import Kind
+from genbench.suites.kind import INTERVAL_TOLERANCES, Kind
 from genbench.suites.plan import CellForecast
 from genbench.testbed.evidence import TestbedEvidence
 from genbench.testbed.manifest import TestbedManifest
@@ -36,6 +36,8 @@ class TestbedKind(Kind):
     tables = ("data", "testbed", "adapt")
     manifest = TestbedManifest
     score_type = PracticalRecord
+    # Sureness is in standard deviations of a bootstrap, as intervals are.
+    tolerances: ClassVar[Mapping[str, float]] = {**INTERVAL_TOLERANCES, "certainty": 5e-3}
 
     def read(self, path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> TestbedSuite:
         """Tables [data], [testbed] and [adapt]."""
