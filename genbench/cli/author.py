@@ -58,9 +58,7 @@ def _new_collection(name: str, target: Path, as_json: bool) -> None:
     files = write_collection(name, target)
     suite = target / f"{name}.toml"
     if as_json:
-        print_json(
-            {"name": name, "folder": str(target), "suite": str(suite), "files": list(map(str, files))}
-        )
+        print_json({"name": name, "folder": str(target), "suite": str(suite), "files": list(map(str, files))})
         return
     for file in files:
         if file.suffix != ".safetensors":
