@@ -447,3 +447,8 @@ def test_principal_components_against_scikit_learn(small: NetworkTable) -> None:
         np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=1e-9)
         # All three rise with the common cause, so the combination must.
         assert np.corrcoef(ours, common[:, 0])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_fewer_than_two_networks_have_no_pairs(small, count) -> None:
+    assert pair_scores(small.take(np.arange(len(small)) < count)) == {}

@@ -307,7 +307,7 @@ def _degraded(degradation: Any) -> str:
 def _datasets(entries: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str, str]]:
     from test_real_data import WRITERS, TestImageNet, write_tree
 
-    from genbench.plugin.contract import DataRequest
+    from genbench.plugin.offers import DataRequest
 
     cases = []
     for case, (name, write, _) in WRITERS.items():
@@ -339,7 +339,7 @@ def _backbones(entries: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, 
     import torch
     from test_real_backbones import raw_images
 
-    from genbench.plugin.contract import BackboneRequest
+    from genbench.plugin.offers import BackboneRequest
 
     weights = folder / "weights"
     weights.mkdir()

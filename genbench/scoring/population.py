@@ -221,7 +221,9 @@ def pair_scores(
     """
     truth = networks.target()
     count = len(networks)
-    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / max(count, 1)), size=resamples)
+    if count < 2:
+        return {}
+    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)
     larger = np.sign(truth[:, None] - truth)
     found = {}
     for name, readings in zip(networks.measures, networks.readings.T, strict=True):
