@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from workers import built_once, pytest_collection_modifyitems, pytest_configure
+
+# As genbench's own workers: with several at a time on a machine, threads of linear algebra only wait for each
+# other, and take processor time to do it. The libraries look once, when they are loaded.
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 
 TINY_SUITE = """
 name = "tiny"
@@ -41,6 +50,8 @@ seed = [0]
 width = [4]
 """
 
+__all__ = ["pytest_collection_modifyitems", "pytest_configure"]  # hooks: it is pytest that calls them
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -48,14 +59,91 @@ def command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "genbench", *map(str, arguments)]
 
 
+def environment() -> dict[str, str]:
+    """That of a new user."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GENBENCH_")}
+
+
+@contextlib.contextmanager
+def _streams(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Files in the place of stdout and stderr, for this process and for the processes it starts."""
+    paths = folder / "out", folder / "err"
+    with contextlib.ExitStack() as stack:
+        for number, name, path in zip((1, 2), ("stdout", "stderr"), paths, strict=True):
+            getattr(sys, name).flush()
+            kept = os.dup(number)
+            stack.callback(os.close, kept)
+            stack.callback(os.dup2, kept, number)
+            file = stack.enter_context(open(path, "w", encoding="utf-8", buffering=1))
+            os.dup2(file.fileno(), number)
+            stack.enter_context(mock.patch.object(sys, name, file))
+        yield paths
+
+
+@contextlib.contextmanager
+def _warnings_as_python_shows_them() -> Iterator[None]:
+    """pytest turns some into errors and keeps the rest to itself; a user sees them on stderr."""
+
+    def show(message: Any, category: Any, filename: str, lineno: int, *_: Any) -> None:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
+
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        for hidden in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", hidden)
+        warnings.showwarning = show
+        yield
+
+
+def in_process(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The command line in this process: the same code, answers and exit codes, and no start of Python.
+
+    What is left of a command here (imported modules, the registry of plugins) is what a test may not ask
+    about; such tests start a process of their own.
+    """
+    from genbench.cli import main
+
+    words = [str(argument) for argument in arguments]
+    code: Any = "the command never said that it ended"
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        out, err = stack.enter_context(_streams(folder))
+        stack.enter_context(_warnings_as_python_shows_them())
+        stack.enter_context(contextlib.chdir(cwd))
+        stack.enter_context(mock.patch.dict(os.environ, environment(), clear=True))
+        stack.enter_context(mock.patch.object(sys, "argv", ["genbench", *words]))
+        try:
+            main(words)
+        except SystemExit as end:
+            code = end.code
+        sys.stdout.flush()
+        sys.stderr.flush()
+        answers = out.read_text("utf-8"), err.read_text("utf-8")
+    assert isinstance(code, int), code
+    return subprocess.CompletedProcess(["genbench", *words], code, *answers)
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Run genbench in an empty folder, as a new user would."""
+def run_process(tmp_path: Path) -> Run:
+    """Run genbench in an empty folder, as a new user would, in a process of its own."""
 
     def run_(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("GENBENCH_")}
-        settings: dict[str, Any] = {"cwd": tmp_path, "env": environment, "timeout": 300, **options}
+        settings: dict[str, Any] = {"cwd": tmp_path, "env": environment(), "timeout": 300, **options}
         return subprocess.run(command(*arguments), capture_output=True, text=True, check=False, **settings)
+
+    return run_
+
+
+@pytest.fixture
+def run(tmp_path: Path, run_process: Run) -> Run:
+    """The same without the start of a process, unless an option (`env`) asks for what only a process has."""
+
+    def run_(
+        *arguments: str | Path, cwd: Path = tmp_path, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        if options:
+            return run_process(*arguments, cwd=cwd, **options)
+        return in_process(*arguments, cwd=cwd)
 
     return run_
 
@@ -98,13 +186,14 @@ def options(*more: str | Path) -> list[str | Path]:
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with tiny.toml and the store of one uninterrupted run; copy it, never change it."""
-    folder = tmp_path_factory.mktemp("finished")
-    (folder / "tiny.toml").write_text(TINY_SUITE)
-    done = subprocess.run(
-        command(*options("--store", "store")), cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
+
+    def build(folder: Path) -> None:
+        (folder / "tiny.toml").write_text(TINY_SUITE)
+        done = in_process(*options("--store", "store"), cwd=folder)
+        assert done.returncode == 0, done.stderr
+        (folder / "run.json").write_text(done.stdout)
+
+    return built_once(tmp_path_factory, "finished", build)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -118,11 +207,11 @@ def one_thread() -> None:
 @pytest.fixture(scope="session")
 def quick_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store in which the suite mini-quick was run from scratch with `params`; not to be changed."""
-    store = tmp_path_factory.mktemp("mini-quick") / "store"
-    arguments = ("run", "--suite", "mini-quick", "--measure", "params", "--store", store, "--json")
-    done = subprocess.run(
-        command(*arguments), capture_output=True, text=True, check=False, cwd=store.parent, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    (store.parent / "run.json").write_text(done.stdout)
-    return store
+
+    def build(folder: Path) -> None:
+        arguments = ("run", "--suite", "mini-quick", "--measure", "params", "--store", "store", "--json")
+        done = in_process(*arguments, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        (folder / "run.json").write_text(done.stdout)
+
+    return built_once(tmp_path_factory, "mini-quick", build) / "store"

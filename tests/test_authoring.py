@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import venv
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from genbench.authoring import package_files
+from genbench.conformance.kit import CheckReport, CheckResult
+from genbench.engine.guard import Limits
+from genbench.plugin.registry import find_measure
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
+KIT = pytest.mark.xdist_group("conformance kit")  # one process does all of these checks
 
 
 def test_the_example_plugin_is_what_new_writes() -> None:
@@ -64,18 +70,82 @@ def test_a_new_package_installs_and_passes_its_own_tests(run, tmp_path) -> None:
     assert "freshly_made" in {measure["name"] for measure in json.loads(listed.stdout)}
 
 
-def kit(
-    check_measure,
-    tmp_path,
-    body: str,
-    decorator: str = "@genbench.measure(needs={'weights', 'training_data'})",
-):
-    file = tmp_path / "candidate.py"
-    file.write_text(f"import genbench\n{decorator}\ndef candidate(subject):\n    'Summary.'\n{body}\n")
-    return check_measure(str(file), timeout=20)
+# Body of a measure, and the promise that it breaks.
+BROKEN = [
+    ("    import torch\n    return torch.rand(()).item()", "leaves global random generators alone"),
+    ("    import random\n    return random.random()", "leaves global random generators alone"),
+    ("    import time\n    return time.time()", "same seed, same bits"),
+    (
+        "    import torch\n    return torch.rand((), generator=subject.generator).item()",
+        "says whether it is random",
+    ),
+    (
+        "    for p in subject._network.model.parameters(): p.data += 1\n    return 1.0",
+        "leaves the network and its data as they were",
+    ),
+    (
+        "    import torch\n    torch.set_default_dtype(torch.float64)\n    return 1.0",
+        "leaves torch's global settings alone",
+    ),
+    ("    return float(len(list(subject.batches())))", "does not depend on the batch size"),
+    (
+        "    import torch\n    return float(torch.get_num_threads())",
+        "does not depend on the number of threads",
+    ),
+    ("    print('hello')\n    return 1.0", "prints nothing"),
+    ("    return float(len(subject.trace()))", "declares what it needs"),
+    (
+        "    return 1 / sum(w.abs().sum().item() for w in subject.weights())",
+        "finite or not applicable: all weights zero",
+    ),
+    ("    return 'text'", "gives a finite number on an ordinary network"),
+    ("    import os\n    os._exit(1)", "gives a finite number on an ordinary network"),
+]
+NEVER = "    raise genbench.NotApplicable('never')"
+
+# The kit's own process, asked about one measure after the other: training the networks that the checks look
+# at and importing torch is most of its time, and every check is a forked child that leaves it as it was.
+SERVE = """
+import sys
+from genbench.conformance.process import main
+
+for _ in range(int(sys.argv[2])):
+    main(int(sys.argv[1]))
+    print("end", flush=True)
+"""
 
 
-def failed(report) -> set[str]:
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckReport]:
+    """What the kit finds about `param_norm` and about every body above."""
+    folder = tmp_path_factory.mktemp("candidates")
+    entries = {"param_norm": find_measure("param_norm")}
+    for number, body in enumerate([*(body for body, _ in BROKEN), NEVER]):
+        file = folder / f"candidate{number}.py"
+        file.write_text(
+            "import genbench\n@genbench.measure(needs={'weights', 'training_data'})\n"
+            f"def candidate(subject):\n    'Summary.'\n{body}\n"
+        )
+        entries[body] = find_measure(str(file))
+    limits = asdict(Limits(20, 2**31))
+    requests = [
+        json.dumps({"source": asdict(entry.source), "measure": entry.item.name, "limits": limits})
+        for (entry,) in entries.values()
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", SERVE, str(os.getpid()), str(len(requests))],
+        input="\n".join(requests) + "\n", env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    answers = done.stdout.split("end\n")
+    assert answers.pop() == ""
+    return {
+        what: CheckReport(entry.item.name, [CheckResult(**json.loads(line)) for line in answer.splitlines()])
+        for (what, (entry,)), answer in zip(entries.items(), answers, strict=True)
+    }
+
+
+def failed(report: CheckReport) -> set[str]:
     return {result.name for result in report.failed}
 
 
@@ -88,47 +158,20 @@ def test_every_builtin_kind_of_promise_is_checked(check_measure) -> None:
     assert findings["same function, consecutive layers rescaled by 8 and 1/8"] == "unchanged"
 
 
-def test_a_norm_is_found_to_move_under_rescaling(check_measure) -> None:
-    findings = {r.name: r.detail for r in check_measure("param_norm").results}
+@KIT
+def test_a_norm_is_found_to_move_under_rescaling(reports) -> None:
+    findings = {r.name: r.detail for r in reports["param_norm"].results}
     assert findings["same function, hidden units permuted"] == "unchanged"
     assert "changes by" in findings["same function, consecutive layers rescaled by 8 and 1/8"]
 
 
+@KIT
 @pytest.mark.parametrize(
-    ("body", "promise"),
-    [
-        ("    import torch\n    return torch.rand(()).item()", "leaves global random generators alone"),
-        ("    import random\n    return random.random()", "leaves global random generators alone"),
-        ("    import time\n    return time.time()", "same seed, same bits"),
-        (
-            "    import torch\n    return torch.rand((), generator=subject.generator).item()",
-            "says whether it is random",
-        ),
-        (
-            "    for p in subject._network.model.parameters(): p.data += 1\n    return 1.0",
-            "leaves the network and its data as they were",
-        ),
-        (
-            "    import torch\n    torch.set_default_dtype(torch.float64)\n    return 1.0",
-            "leaves torch's global settings alone",
-        ),
-        ("    return float(len(list(subject.batches())))", "does not depend on the batch size"),
-        (
-            "    import torch\n    return float(torch.get_num_threads())",
-            "does not depend on the number of threads",
-        ),
-        ("    print('hello')\n    return 1.0", "prints nothing"),
-        ("    return float(len(subject.trace()))", "declares what it needs"),
-        (
-            "    return 1 / sum(w.abs().sum().item() for w in subject.weights())",
-            "finite or not applicable: all weights zero",
-        ),
-        ("    return 'text'", "gives a finite number on an ordinary network"),
-        ("    import os\n    os._exit(1)", "gives a finite number on an ordinary network"),
-    ],
+    ("body", "promise"), BROKEN, ids=[f"{i} {promise}" for i, (_, promise) in enumerate(BROKEN)]
 )
-def test_a_broken_promise_is_found(check_measure, tmp_path, body, promise) -> None:
-    report = kit(check_measure, tmp_path, body)
+def test_a_broken_promise_is_found(reports, body, promise) -> None:
+    report = reports[body]
+    assert len(report.results) == 20
     assert promise in failed(report)
     with pytest.raises(AssertionError, match=promise.split(":")[0]):
         report.assert_passed()
@@ -146,7 +189,7 @@ def test_check_prints_how_many_ran_and_fails_for_a_bad_measure(run, tmp_path) ->
     assert "returned str" in bad.stdout
 
 
-def test_a_measure_that_never_applies_has_not_passed(check_measure, tmp_path) -> None:
-    report = kit(check_measure, tmp_path, "    raise genbench.NotApplicable('never')")
+@KIT
+def test_a_measure_that_never_applies_has_not_passed(reports) -> None:
     with pytest.raises(AssertionError, match="never gave a number"):
-        report.assert_passed()
+        reports[NEVER].assert_passed()

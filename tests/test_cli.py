@@ -13,26 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import TINY_SUITE, command
+from conftest import MEASURES, TINY_SUITE, command, in_process
 
+from genbench import cli
+
+ROOT = Path(__file__).parent.parent
 BASELINES = ("baseline_random", "baseline_constant", "baseline_size")
-COMMANDS = [
-    "run",
-    "plan",
-    "read",
-    "score",
-    "tradeoff",
-    "cube",
-    "pack",
-    "measures",
-    "suites",
-    "backbones",
-    "datasets",
-    "plugins",
-    "check",
-    "new",
-    "doctor",
-]
+COMMANDS = list(cli._COMMANDS)
 LISTINGS = [["measures"], ["measures", "path_norm"], ["suites"], ["backbones"], ["datasets"], ["plugins"]]
 
 
@@ -78,9 +65,25 @@ def test_help_takes_at_most_three_times_importing_click() -> None:
 
 def test_help_shows_every_command(run) -> None:
     text = run("--help").stdout
-    for name in COMMANDS:
-        assert re.search(rf"^  {name} ", text, re.M), name
-        assert run(name, "--help").returncode == 0
+    shown = re.findall(r"^  (\w+)  +(\S.*)$", text.partition("Commands:")[2], re.M)
+    assert [name for name, _ in shown] == COMMANDS
+    for name, summary in shown:
+        told = run(name, "--help")
+        assert told.returncode == 0, told.stderr
+        assert told.stdout.startswith(f"Usage: genbench {name} ")
+        assert summary.removesuffix("...") in " ".join(told.stdout.split())
+
+
+def test_the_entry_point_is_the_same_program(tmp_path) -> None:
+    """What the other tests call in this process, once as it is installed: answers, streams and exit codes."""
+    script = shutil.which("genbench", path=str(Path(sys.executable).parent))
+    assert script is not None
+    for start in ([script], [sys.executable, "-m", "genbench"]):
+        for words, code in ((["--version"], 0), (["measures", "zzz"], 2), (["run"], 2)):
+            done = subprocess.run([*start, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+            assert done.returncode == code
+            here = in_process(*words, cwd=tmp_path)
+            assert (done.stdout, done.stderr, done.returncode) == (here.stdout, here.stderr, here.returncode)
 
 
 @pytest.mark.parametrize(
@@ -104,30 +107,39 @@ def test_the_main_job(run, tmp_path, tiny_suite) -> None:
     plan = json.loads(run("plan", "--measure", "path_norm", "--suite", tiny_suite, "--json").stdout)
     assert plan["cells"] == plan["stored"] == 2 + 3 * 2 + 3 * 4
     assert plan["seconds"] == 0
+    again = json.loads(run("run", "--measure", "path_norm", "--suite", tiny_suite, "--json").stdout)
+    assert {m["name"] for m in again["measures"]} == {"path_norm", *BASELINES}
 
 
-def test_measures_that_the_store_knows_stand_beside_the_one_asked_for(run, tiny_suite) -> None:
-    first = json.loads(run("run", "--measure", "param_norm", "--suite", tiny_suite, "--json").stdout)
-    assert {m["name"] for m in first["measures"]} == {"param_norm", *BASELINES}
-    second = json.loads(run("run", "--measure", "path_norm", "--suite", tiny_suite, "--json").stdout)
-    assert {m["name"] for m in second["measures"]} == {"path_norm", "param_norm", *BASELINES}
-    assert second["asked"] == ["path_norm"]
-    known = next(m for m in second["measures"] if m["name"] == "param_norm")
-    assert all(reading["stored"] for reading in known["readings"])
+@pytest.fixture
+def store(tmp_path, finished_run) -> Path:
+    """A store with the networks of tiny.toml and what MEASURES read off them."""
+    return Path(shutil.copytree(finished_run, tmp_path, dirs_exist_ok=True)) / "store"
 
 
-def test_a_measure_of_an_installed_package(run, tiny_suite) -> None:
-    result = run("run", "--measure", "example", "--suite", tiny_suite, "--json", "--jobs", "1")
+def test_measures_that_the_store_knows_stand_beside_the_one_asked_for(run, store) -> None:
+    done = run("run", "--measure", "param_norm", "--suite", "tiny.toml", "--store", store, "--json")
+    document = json.loads(done.stdout)
+    assert {m["name"] for m in document["measures"]} == {"param_norm", *MEASURES, *BASELINES}
+    assert document["asked"] == ["param_norm"]
+    for measure in document["measures"]:
+        known = measure["name"] != "param_norm"
+        assert [reading["stored"] for reading in measure["readings"]] == [known] * 3
+
+
+def test_a_measure_of_an_installed_package(run, store) -> None:
+    result = run("run", "--measure", "example", "--suite", "tiny.toml", "--store", store, "--json")
     assert result.returncode == 0, result.stderr
     by_name = {measure["name"]: measure for measure in json.loads(result.stdout)["measures"]}
     assert by_name["example"]["source"] == "genbench-example 0.1.0"
-    assert all(reading["status"] == "ok" for reading in by_name["example"]["readings"])
+    assert len(by_name["example"]["readings"]) == 3
+    assert all(r["status"] == "ok" and not r["stored"] for r in by_name["example"]["readings"])
 
 
 def test_unconverged_networks_are_marked_and_not_scored(run, tmp_path) -> None:
     suite = TINY_SUITE.replace("stop_cross_entropy = 100.0", "stop_cross_entropy = 0.001")
     (tmp_path / "hard.toml").write_text(suite)
-    result = run("run", "--measure", "path_norm", "--suite", "hard.toml")
+    result = run("run", "--measure", "path_norm", "--suite", "hard.toml", "--jobs", "1")
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("(unconverged)") == 3
     record = json.loads(run("run", "--measure", "path_norm", "--suite", "hard.toml", "--json").stdout)
@@ -149,7 +161,8 @@ def test_a_name_with_an_argument(run, tmp_path) -> None:
 
 def test_plan_does_nothing(run, tmp_path, tiny_suite) -> None:
     result = run("plan", "--measure", "path_norm", "--suite", tiny_suite, "--store", "s")
-    assert "20 of 20 cells to compute" in result.stdout
+    # Two pools of images; three stacks, with their evidence, of one network each; four measures on them.
+    assert f"{2 + 3 * 3 + 4 * 3} of 23 cells to compute" in result.stdout
     assert not (tmp_path / "s").exists()
 
 
@@ -183,7 +196,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "words"), WRONG, ids=lambda value: " ".join(value) if value else "")
+@pytest.mark.parametrize(("arguments", "words"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
 def test_wrong_words_get_one_sentence(run, tmp_path, arguments, words) -> None:
     assert_one_sentence(run(*arguments), words)
     assert list(tmp_path.iterdir()) == []  # nothing half-written
@@ -285,13 +298,13 @@ def test_a_full_disk(run, tmp_path, tiny_suite, size) -> None:
         pytest.skip(f"no mount namespace here: {result.stderr.strip()}")
     assert_one_sentence(result, "is full; free some space")
     assert not list((tmp_path / "copy" / "staging").iterdir())
-    resumed = run("run", "--measure", "path_norm", "--suite", tiny_suite, "--store", "copy")
+    resumed = run("run", "--measure", "path_norm", "--suite", tiny_suite, "--store", "copy", "--jobs", "1")
     assert resumed.returncode == 0, resumed.stderr
     assert "made again" not in resumed.stderr  # nothing that was there was half-written
 
 
-def test_debug_shows_the_traceback(run) -> None:
-    result = run("measures", "path_nrom", "--debug")
+def test_debug_shows_the_traceback(run_process) -> None:
+    result = run_process("measures", "path_nrom", "--debug")
     assert "Traceback" in result.stderr
 
 
@@ -323,20 +336,20 @@ def test_a_terminal_gets_tables_and_bars(tmp_path, tiny_suite) -> None:
         return shown.decode()
 
     assert "───" in on_terminal("measures")
-    shown = on_terminal("run", "--measure", "path_norm", "--suite", tiny_suite)
-    assert "train network" in shown
+    shown = on_terminal("run", "--measure", "path_norm", "--suite", tiny_suite, "--jobs", "1")
+    assert "train a stack" in shown
     assert "━" in shown
     assert "sign-error" in shown
 
 
-def test_doctor_names_what_is_wrong(run, tmp_path) -> None:
+def test_doctor_names_what_is_wrong(run, run_process, tmp_path) -> None:
     well = run("doctor")
     assert well.returncode == 0, well.stdout
     assert "all well" in well.stdout
     (tmp_path / "bad.dist-info").mkdir()
     (tmp_path / "bad.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 1\n")
     (tmp_path / "bad.dist-info" / "entry_points.txt").write_text("[genbench]\nbad = no_such_module_here\n")
-    ill = run("doctor", "--json", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    ill = run_process("doctor", "--json", env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"})
     assert ill.returncode == 1
     findings = {finding["what"]: finding for finding in json.loads(ill.stdout)}
     assert findings["plugin bad"]["status"] == "problem"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
-from conftest import Run, command
+from conftest import Run, in_process
 
 pytestmark = pytest.mark.xdist_group("quick_store")  # one worker builds that store for all
 
@@ -23,9 +22,7 @@ FAMILIES = ("mini-clip", "mini-efficientnet")
 @pytest.fixture(scope="module")
 def built(quick_store: Path) -> tuple[Path, dict[str, Any]]:
     """A store with the cubes of mini-quick, and what `genbench cube --json` says about them."""
-    shown = subprocess.run(
-        command("cube", *SUITE, "--store", quick_store, "--json"), capture_output=True, text=True, timeout=300
-    )
+    shown = in_process("cube", *SUITE, "--store", quick_store, "--json", cwd=quick_store.parent)
     assert shown.returncode == 0, shown.stderr
     return quick_store, json.loads(shown.stdout)
 
@@ -234,9 +231,10 @@ def test_the_marginal_figure_draws_eq_5_with_the_star_in_every_panel(
     built: tuple[Path, dict[str, Any]], cubes: dict[str, xr.Dataset]
 ) -> None:
     from genbench.testbed.cube_figures import marginal_figure
+    from genbench.testbed.tradeoff_point import TradeOff
 
     cube, point = cubes["mini-clip"], family(built[1], "mini-clip")["trade_off"]
-    panels = marginal_figure(cube, point).axes
+    panels = marginal_figure(cube, TradeOff.from_record(point)).axes
     places = [("ssim", (0, 2), "ssim"), ("zero_shot", (1, 2), "zero_shot"), ("weights", (0, 1), "model_size")]
     assert len(panels) == 3
     for axes, (axis, others, at) in zip(panels, places, strict=True):
@@ -266,7 +264,7 @@ def test_heat_maps_show_every_model_on_one_scale(cubes: dict[str, xr.Dataset]) -
 
 def test_names_in_figures_are_plain_text() -> None:
     from genbench.display.figures import inline_svg
-    from genbench.testbed.cube_figures import Point, ScatterPanel, reading_scatter
+    from genbench.display.scatter import Point, ScatterPanel, reading_scatter
 
     points = [Point("a:<b>$x$", "<script>$", 1.0, 0.2), Point("a:c&d", "other", 1e4, 0.1)]
     panel = ScatterPanel("t<", "error", points, [("a:<b>$x$", "a:c&d")])

@@ -48,11 +48,11 @@ def reference(tmp_path, tiny_suite, finished_run) -> Path:
 
 
 @pytest.mark.slow
-def test_twenty_killed_runs_resume_to_the_same_store(tmp_path, reference) -> None:
-    """Kill a run twenty times at random moments, resume it, compare what is stored."""
+def test_killed_runs_resume_to_the_same_store(tmp_path, reference) -> None:
+    """Kill a run ten times while it works, at random moments, resume it, compare what is stored."""
     chance = random.Random(2)
     store = tmp_path / "killed"
-    for _ in range(20):
+    for _ in range(10):
         before, done = starts(store), finished(store) if store.exists() else set()
         process = subprocess.Popen(
             command(*options("--store", store)),
@@ -61,7 +61,11 @@ def test_twenty_killed_runs_resume_to_the_same_store(tmp_path, reference) -> Non
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        time.sleep(chance.uniform(0.2, 5.0))
+        # Most of a run's time is the start of its processes, where there is nothing to harm: wait for work.
+        more = chance.randrange(5)
+        while process.poll() is None and more and len(finished(store)) < len(done) + more:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 0.2))
         process.kill()  # genbench alone: its workers must notice
         process.wait()
         after = starts(store)
@@ -169,7 +173,7 @@ def test_a_ctrl_c_that_is_swallowed_stops_the_run_all_the_same(tmp_path) -> None
 
 @pytest.mark.slow
 def test_any_number_of_workers_gives_the_same_bits(run, tmp_path) -> None:
-    (tmp_path / "tiny.toml").write_text(TINY_SUITE)
+    (tmp_path / "tiny.toml").write_text(TINY_SUITE.replace("[4, 6, 8]", "[4, 6]"))
     results = {}
     builtin = [name for name, entry in load_registry().measures.items() if entry.source.kind == "built-in"]
     chosen = [option for name in builtin for option in ("--measure", name)]
@@ -177,7 +181,7 @@ def test_any_number_of_workers_gives_the_same_bits(run, tmp_path) -> None:
         result = run("run", *chosen, "--suite", "tiny.toml", "--json", "--store", f"w{jobs}", "--jobs", jobs)
         assert result.returncode == 0, result.stdout + result.stderr
         results[jobs] = readings(result.stdout)
-    assert len(results["1"]) == 3 * len(builtin)
+    assert len(results["1"]) == 2 * len(builtin)
     assert results["1"] == results["2"] == results["4"]
     assert cell_files(tmp_path / "w1") == cell_files(tmp_path / "w2") == cell_files(tmp_path / "w4")
 

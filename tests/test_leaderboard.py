@@ -7,8 +7,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from conftest import Run
+from genbench.suites.evidence_old import suite_evidence
 from test_records import make_record, numbers, write
 
 from genbench.errors import UserError
@@ -19,6 +21,8 @@ from genbench.leaderboard.recompute import Agreement, draw, what_differs
 from genbench.leaderboard.submission import accept
 from genbench.leaderboard.trust import CONFORMANCE, read_trust, trust_of
 from genbench.leaderboard.verify import remember
+from genbench.records.convert import convert
+from genbench.records.record import Record
 from genbench.records.validate import read_record
 from genbench.records.write import body_hash
 
@@ -106,22 +110,63 @@ def test_a_tampered_record_stops_the_build_in_one_sentence(boards, run: Run) -> 
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_rows_are_ranked_with_ties(built) -> None:
-    from genbench.scoring.ranking import tied_ranks
+def error_of_every_network() -> dict[str, float]:
+    """The truth of `mini` itself: the mean error over both slices of its family's cube."""
+    found = {}
+    for family, models in suite_evidence("mini").suite.families().items():
+        error = suite_evidence("mini").cubes[family]["error"].mean("class")
+        for model in models:
+            robustness = error.sel(model=model, zero_shot=0)
+            zero_shot = error.sel(model=model).sel(ssim=1)
+            found[model] = float(robustness.mean() + zero_shot.mean())
+    return found
 
+
+def test_ranks_that_follow_from_the_truth(tmp_path) -> None:
+    """Readings made of the truth have ranks that need no scoring: right, no answer, wrong."""
+    truth = error_of_every_network()
+    for name, values in {
+        "right": truth,
+        "right_too": {s: v**3 for s, v in truth.items()},
+        "no_answer": dict.fromkeys(truth, 1.0),
+        "no_answer_either": dict.fromkeys(truth, -7.0),
+        "wrong": {s: -v for s, v in truth.items()},
+        "silent": dict.fromkeys(truth, None),
+    }.items():
+        write(tmp_path / "records", make_record(name, values))
+    (board,) = read_boards(tmp_path / "records", tmp_path / "trust")
+    # Two are better than a constant, which is a coin for every pair; four are better than the reverse.
+    assert [(row.name, row.rank, row.tied) for row in board.rows] == [
+        ("right", 1, ["right_too"]),
+        ("right_too", 1, ["right"]),
+        ("no_answer", 3, ["no_answer_either"]),
+        ("no_answer_either", 3, ["no_answer"]),
+        ("wrong", 5, []),
+        ("silent", None, []),
+    ]
+    value = {row.name: row.score.value for row in board.rows if row.score is not None}
+    assert value["no_answer"] == 0.5
+    assert value["wrong"] == pytest.approx(1 - value["right"])
+
+
+def test_rows_are_ranked_with_ties(built) -> None:
     (board,) = read_boards(built.records, built.trust)
-    ranks = tied_ranks([row.score for row in board.rows])
-    assert [row.rank for row in board.rows] == ranks
-    known = [rank for rank in ranks if rank is not None]
-    assert known == sorted(known)
+    # Written out, not computed: two that the resamples cannot tell apart, two that are one, and the rest.
+    assert [(row.name, row.rank, row.tied) for row in board.rows] == [
+        ("clip_only", 1, ["first"]),
+        ("first", 1, ["clip_only"]),
+        ("second", 3, ["twin_of_second"]),
+        ("twin_of_second", 3, ["second"]),
+        ("hostile", 5, []),
+        ("baseline_size", 6, []),
+        ("silent", None, []),
+    ]
     rows = {row.name: row for row in board.rows}
-    assert "second" in rows["twin_of_second"].tied
-    assert rows["second"].rank == rows["twin_of_second"].rank
-    assert board.rows[-1].name == "silent"
-    assert rows["silent"].rank is None
     assert rows["baseline_size"].baseline
     document = json.loads((built.boards / "mini.json").read_text())
-    assert [row["measure"] for row in document["rows"]] == [row.name for row in board.rows]
+    assert [(row["measure"], row["rank"], row["tied_with"]) for row in document["rows"]] == [
+        (row.name, row.rank, row.tied) for row in board.rows
+    ]
     assert document["rows"][0]["sign_error"].keys() >= {"value", "robustness", "zero-shot", "noise-aware"}
     assert rows["clip_only"].score is not None
     assert rows["clip_only"].score.dropped == 8
@@ -153,11 +198,15 @@ def agreement(measure: str, subject: str, found: float) -> Agreement:
     return Agreement(measure, subject, 1.0, found, "ok", "ok")
 
 
+def typed(name: str, seed: int) -> Record:
+    return convert(make_record(name, numbers(seed)), Record)
+
+
 def test_trust_is_earned_and_lost(tmp_path) -> None:
-    record, other = make_record("first", numbers(1)), make_record("second", numbers(2))
+    record, other = typed("first", 1), typed("second", 2)
     passed = {"passed": True, "checks": 9, "genbench": "0.1.0", "findings": {"permuted units": "unchanged"}}
 
-    def trust(record: dict[str, Any]) -> Any:
+    def trust(record: Record) -> Any:
         return trust_of(record, read_trust(tmp_path, "mini"), read_trust(tmp_path, CONFORMANCE))
 
     assert trust(record).level == "claimed"
@@ -168,9 +217,9 @@ def test_trust_is_earned_and_lost(tmp_path) -> None:
     remember(tmp_path, [record, other], [agreement("first", "a", 1.0), agreement("first", "b", 1.0 + 1e-9)])
     assert trust(record).level == "reproduced"
     assert trust(record).reproduced == ["a", "b"]
-    again = make_record("first", numbers(9))
+    again = typed("first", 9)
     assert trust(again).level == "checked", "other readings of the same code are to be recomputed anew"
-    again["plugin"]["sha256"] = "1" * 64
+    again = msgspec.structs.replace(again, plugin=msgspec.structs.replace(again.plugin, sha256="1" * 64))
     assert trust(again).level == "claimed", "other code starts anew"
     remember(tmp_path, [record, other], [agreement("first", "c", 1.1)])
     assert trust(record).level == "checked", "a reading that differs takes the mark away"
@@ -192,7 +241,7 @@ def test_agreement_is_to_the_bit_or_the_tolerance() -> None:
 
 
 def test_a_draw_is_a_function_of_its_seed() -> None:
-    found = [make_record("params", numbers(1)), make_record("not_installed", numbers(2))]
+    found = [typed("params", 1), typed("not_installed", 2)]
     assert draw(found, 4, seed=0) == draw(found, 4, seed=0)
     assert draw(found, 4, seed=0) != draw(found, 4, seed=1)
     assert draw(found, 100, seed=0).keys() == {"params"}
@@ -216,10 +265,10 @@ def test_what_is_stored_is_recorded_in_the_same_bytes_again(quick_store, run: Ru
     names = ("baseline_constant", "baseline_random", "baseline_size", "params")
     assert sorted(texts[0]) == [f"mini-quick/{name}.json" for name in names]
     record = read_record(tmp_path / "first" / "mini-quick" / "params.json")
-    assert record["statuses"] == {"ok": 6}
-    assert record["evidence"] is None, "built here, not out of a pack"
-    assert record["provenance"]["command"] == "genbench run --suite mini-quick --measure params"
-    assert len({reading["key"] for reading in record["readings"]}) == 6
+    assert record.statuses == {"ok": 6}
+    assert record.evidence is None, "built here, not out of a pack"
+    assert record.provenance.command == "genbench run --suite mini-quick --measure params"
+    assert len({reading.key for reading in record.readings}) == 6
     done = run("leaderboard", "build", "--records", "first", "--to", "boards")
     assert done.returncode == 2
     assert "ships no evidence pack" in done.stderr
@@ -248,7 +297,7 @@ def test_what_differs_is_said() -> None:
 
     record = make_record("params", numbers(1))
     record["provenance"]["packages"]["numpy"] = "0.1"
-    found = what_differs(record, load_registry().measures["params"])
+    found = what_differs(convert(record, Record), load_registry().measures["params"])
     assert found[0].startswith("numpy was 0.1 and is ")
     assert found[-1] == "the source code of the measure is another"
 

@@ -38,7 +38,6 @@ def test_lite_runs_end_to_end_on_a_folder(run, tmp_path) -> None:
         "--set", "data.seen=4", "--set", "data.unseen=2", "--set", "testbed.zero_shot=[0, 2]",
         "--set", "testbed.ssim=[0.8, 1.0]", "--set", "testbed.degradation=blur", "--set", "adapt.epochs=2",
         "--json",
-        timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

@@ -201,7 +201,7 @@ def test_a_damaged_pack_is_refused_with_what_is_missing(
     del manifest["classifiers"]
     (folder / "damaged" / "pack.json").write_text(json.dumps(manifest))
     said = genbench("run", "--suite", SUITE, "--measure", "params", "--pack", "damaged", code=2)
-    assert "cannot be read as an evidence pack (KeyError('classifiers'))" in said.err
+    assert "cannot be read as an evidence pack (Object missing required field `classifiers`)" in said.err
 
 
 def test_a_board_is_built_and_checked(genbench: Genbench, boards: Path, document: dict[str, Any]) -> None:

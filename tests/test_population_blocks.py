@@ -23,8 +23,8 @@ from genbench.plugin.offers import DataRequest
 from genbench.population.domain_folder import load_domains
 from genbench.population.plan import HELDOUT, SHIFTS, TRAINING, plan_population
 from genbench.population.pools import Choice, heldout_images, training_set
-from genbench.population.suite import CORRUPTION_NAMES
-from genbench.suites import PopulationSuite, load_suite
+from genbench.population.suite import CORRUPTION_NAMES, PopulationSuite
+from genbench.suites import load_suite
 
 SUITE = """
 name = "tiny-blocks"
@@ -92,7 +92,7 @@ def test_suites_that_ship(name, networks) -> None:
     assert str(networks) in suite.summary.replace(",", "")
     plan = plan_population(suite)
     quick = plan_population(load_suite(name, quick=True))
-    assert len(plan.subjects) == networks == sum(len(block.inputs["networks"]) for block in plan.blocks)
+    assert len(plan.networks) == networks == sum(len(block.inputs["networks"]) for block in plan.blocks)
     keys = [cell.key for cell in [*plan.cells(), *quick.cells()]]
     assert len(set(keys)) == len(keys)
 
@@ -103,7 +103,7 @@ def test_nin_digits_is_the_grid_the_issue_asks_for() -> None:
     assert {name: len(values) for name, values in suite.grid.items()} == {
         "train_size": 2, "depth": 3, "width": 3, "learning_rate": 3, "seed": 5,
     }  # fmt: skip
-    assert (suite.train["architecture"], suite.train["stop_cross_entropy"]) == ("nin", 0.01)
+    assert (suite.train.architecture, suite.train.stop_cross_entropy) == ("nin", 0.01)
 
 
 def test_networks_that_differ_in_rates_and_seeds_share_a_block() -> None:
@@ -138,6 +138,21 @@ def test_suites_know_every_corruption() -> None:
         ("depth = 1", "depth = 1\ndropout = 1.0", "train.dropout = 1.0, expected a number in [0, 1)"),
         ("depth = 1", "depth = 1\nlabel_noise = 0.1", "unknown key 'train.label_noise'"),
         ("[grid]", "[grid]\nlabel_noise = [0.0, 2.0]", "grid.label_noise = 2.0"),
+        ("seed = 0\n", "", "lacks data.seed, an integer of at least 0"),
+        (
+            "learning_rate = 0.1",
+            "learning_rate = inf",
+            "train.learning_rate = inf, expected a positive",
+        ),
+        ("depth = 1", "depth = true", "train.depth = True, expected an integer of at least 1"),
+        ("depth = 1", "depth = 1.0", "train.depth = 1.0, expected an integer of at least 1"),
+        (
+            "severities = [1, 5]",
+            "severities = [1, 1]",
+            "a list of different values, each an integer",
+        ),
+        ("[data]", "[data]\ntraining_pool = 100", "100 images are not enough for a train_size of 160"),
+        ("[data]", "[data]\ntraining_pool = 200", "training_pool and heldout_size exclude each other"),
     ],
 )
 def test_a_wrong_suite_gets_a_sentence(suite_file, old, new, words) -> None:
@@ -146,6 +161,15 @@ def test_a_wrong_suite_gets_a_sentence(suite_file, old, new, words) -> None:
     with pytest.raises(UserError) as problem:
         load_suite(str(suite_file))
     assert words in str(problem.value)
+
+
+def test_a_whole_number_stays_whole(suite_file) -> None:
+    """Keys tell 0 from 0.0: what a user wrote is what is hashed."""
+    suite_file.write_text(SUITE.replace("weight_decay = 0.0", "weight_decay = 0"))
+    suite = load_suite(str(suite_file))
+    assert isinstance(suite, PopulationSuite)
+    assert repr(suite.evidence()["train"]["weight_decay"]) == "0"
+    assert repr(plan_population(suite).blocks[0].inputs["networks"][0]["weight_decay"]) == "0"
 
 
 # -- images ------------------------------------------------------------------------------------------
@@ -330,7 +354,7 @@ def test_a_reading_opens_one_network_of_its_block(finished) -> None:
     plan = plan_population(load_suite(str(finished["folder"] / "blocks.toml")))
     cells = finished["folder"] / "store" / "cells"
     folder = {path.parent.name: path.parent for path in cells.rglob("manifest.json")}
-    subject = plan.subjects[5]
+    subject = plan.networks[5]
     block = folder[subject.network.parents["block"]]
     one = load_file(folder[subject.network.key] / "final.safetensors")
     stacked = load_file(block / "final.safetensors")

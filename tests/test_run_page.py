@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Run, command
+from conftest import Run, command, in_process
 
 from genbench.scoring.practical import PracticalScore
 from genbench.scoring.ranking import tied_ranks
@@ -97,7 +97,7 @@ def reported(quick_store: Path, tmp_path_factory: pytest.TempPathFactory) -> tup
         "store",
         "--json",
     ]
-    done = subprocess.run(command(*arguments), cwd=folder, capture_output=True, text=True, timeout=300)
+    done = in_process(*arguments, cwd=folder)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["report"] == "store/reports/mini-quick.html"

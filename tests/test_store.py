@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from conftest import MEASURES, cell_files, options
-from genbench.run.runs import make_plan
 from test_engine import finished, starts, table
 
 from genbench.engine.cells import Cell, Cost, Outcome, Status, make_cell
@@ -18,6 +17,7 @@ from genbench.engine.readings import READING, ReadingTable
 from genbench.engine.store import Damage, Store, read_manifest
 from genbench.errors import StoreError
 from genbench.plugin.registry import find_measure
+from genbench.run.plan import make_plan
 from genbench.suites import load_suite
 
 

@@ -15,7 +15,7 @@ from genbench.display.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from genbench.engine.store import Store
-    from genbench.packs.pack import Comparison
+    from genbench.packs.build import Comparison
     from genbench.suites.plan import EvidencePlan
     from genbench.suites.suite import Suite
 

@@ -248,7 +248,9 @@ def _torchvision_datasets() -> Any:
     return importlib.import_module("torchvision.datasets")
 
 
-def _image_data(train: _Split, heldout: _Split, names: tuple[str, ...], seed: int, folder: Path) -> ImageData:
+def _image_data(
+    train: _Split, heldout: _Split, names: tuple[str, ...], seed: int | None, folder: Path
+) -> ImageData:
     import torch
 
     from genbench.data.images import ImageData, TensorImages

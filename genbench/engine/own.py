@@ -15,6 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
+import msgspec
+
 from genbench.engine.ask import ProcessEnded, answers_of
 from genbench.engine.cells import Outcome
 from genbench.engine.guard import Limits, die_with_parent
@@ -46,7 +48,7 @@ def read_network(
         for message in answers_of("genbench.engine.own", request):
             if "problem" in message:
                 raise UserError(f"{file}:{function} gives no subject: {message['problem']}")
-            yield message["name"], Outcome.from_message(message)
+            yield message["name"], msgspec.convert(message["outcome"], Outcome)
     except ProcessEnded as end:
         raise UserError(f"{file}:{function} gives no subject: its process ended with {end}") from end
 
@@ -78,7 +80,7 @@ def _answer(request: dict[str, object], answers: IO[str], scratch: Path) -> None
     limits = Limits(**request["limits"])  # type: ignore[arg-type]
     for wanted in request["measures"]:  # type: ignore[attr-defined]
         outcome = host.read(Source(**wanted["source"]), wanted["name"], seed, limits)
-        message = {"name": wanted["name"], **outcome.message()}
+        message = {"name": wanted["name"], "outcome": msgspec.to_builtins(outcome)}
         answers.write(json.dumps(message) + "\n")
 
 

@@ -9,8 +9,7 @@ The public names, all that an author of a plugin needs; CONTRIBUTING.md has an e
   splits are `TensorImages`, `FileImages` or any other `ImageSplit`.
 - backbones: a `Backbone` is asked with a `BackboneRequest` for its `Availability` and a `LoadedBackbone`.
 - degradations: a `Degradation` fits `Dial`s to a `DegradationTask`.
-- suites: a `SuiteFile` is a TOML file with a name, a `SuiteKind` what such files may be about; the seam that
-  a kind implements is `genbench.suites.kind.Kind`.
+- suites: a `SuiteFile` is a TOML file with a name; a `SuiteKind` makes what knows suites of its kind.
 - executors: an `Executor` makes a `CellExecutor`, which takes `Cell`s (each with its `Step`) into `Slot`s
   under `Limits` and gives `Outcome`s, each with a `Status` and a `Cost`; `LocalExecutor` is one to build on.
 

@@ -70,9 +70,15 @@ def genbench_suite_kinds() -> list[SuiteKind]:
 
         return PopulationKind()
 
+    def collection() -> object:
+        from genbench.collection.kind import CollectionKind
+
+        return CollectionKind()
+
     return [
         SuiteKind("testbed", "pretrained backbones adapted and tested over zero-shot share × SSIM", testbed),
         SuiteKind("population", "networks trained from scratch over a grid of settings", population),
+        SuiteKind("collection", "a researcher's own trained networks and their truths", collection),
     ]
 
 

@@ -71,8 +71,8 @@ class DataRequest:
     """The folder to look in; None means the loader's own default."""
     download: bool = False
     """Whether the loader may fetch from the network."""
-    seed: int = 0
-    """For loaders that draw classes or images."""
+    seed: int | None = 0
+    """For loaders that draw classes or images; None asks for all classes in the data set's own order."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 from genbench.engine.cells import Outcome
 from genbench.engine.store import Store
-from genbench.packs.pack import Comparison, Draft, Pack
+from genbench.packs.build import Comparison, Draft
+from genbench.packs.pack import Pack
 from genbench.population.evidence import PopulationEvidence
+from genbench.population.manifest import PopulationManifest
 from genbench.population.plan import PopulationPlan, plan_population
 from genbench.population.score_record import PopulationRecord
 from genbench.population.suite import PopulationSuite, read_population
@@ -26,7 +28,7 @@ class PopulationKind(Kind):
 
     noun = "a population of networks"
     tables = ("data", "train", "grid")
-    pack_parts = ("blocks",)
+    manifest = PopulationManifest
     reading_seconds = 0.1
     slow_scores = True
     score_type = PopulationRecord
@@ -57,18 +59,18 @@ class PopulationKind(Kind):
     def packed_evidence(self, suite: PopulationSuite, pack: Pack) -> PopulationEvidence:
         """The same out of the manifest."""
         found = {}
-        for block in pack.manifest["blocks"]:
-            trained, judged = (block[part]["result"] for part in ("trained", "judged"))
+        for block in pack.read_as(PopulationManifest).blocks:
+            trained, judged = block.trained.result, block.judged.result
             common = {key: value for key, value in trained.items() if key != "networks"}
-            for place, label in enumerate(block["subjects"]):
+            for place, label in enumerate(block.subjects):
                 found[label] = {**common, **trained["networks"][place], **judged["networks"][place]}
         settings = {one.label: one.hyperparameters for one in self.plan(suite, pack).networks}
         return PopulationEvidence(suite, pack, settings, found)
 
     def weight_hashes(self, pack: Pack, networks: Sequence[str]) -> dict[str, str]:
         """By stack of networks."""
-        files = [block["trained"]["files"][_WEIGHTS] for block in pack.manifest["blocks"]]
-        return {file["file"]: file["sha256"] for file in files}
+        files = [block.trained.files[_WEIGHTS] for block in pack.read_as(PopulationManifest).blocks]
+        return {file.file: file.sha256 for file in files}
 
     def fill_pack(self, draft: Draft, plan: PopulationPlan, store: Store) -> None:
         """Weights, traces and evidence per stack."""

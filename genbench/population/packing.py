@@ -9,7 +9,10 @@ import numpy as np
 
 from genbench.engine.store import Store, read_manifest
 from genbench.keys import canonical_json, file_hash, text_hash
-from genbench.packs.pack import Comparison, Draft, Pack, packed
+from genbench.packs.build import Comparison, Draft, packed
+from genbench.packs.pack import Pack
+from genbench.packs.shared_rows import share_rows
+from genbench.population.manifest import PackedBlock, PopulationManifest
 from genbench.population.plan import PopulationPlan
 
 __all__ = ["compare", "fill_pack"]
@@ -21,23 +24,25 @@ _EVIDENCE = "evidence.safetensors"
 def fill_pack(draft: Draft, plan: PopulationPlan, store: Store) -> None:
     """Write the networks and the evidence of a population trained from nothing.
 
-    <stack>.initial.safetensors, <stack>.final.safetensors    weights before and after, fp32
+    <stack>.final.safetensors                                 weights after training, fp32
+    initial-<number>.safetensors                              weights before, of stacks of one shape
     <stack>.trace.safetensors                                 what training recorded
     <stack>.evidence.safetensors                              right or wrong, per network and image
     """
-    draft.manifest.update(
+    blocks = [
+        PackedBlock(
+            members,
+            packed(store.folder(block.key), draft.folder, name, ("initial", "final", "trace")),
+            packed(store.folder(judged.key), draft.folder, name, ("evidence",)),
+        )
+        for name, (block, judged, members) in _named(plan).items()
+    ]
+    before = [block.trained.files["initial.safetensors"].file for block in blocks]
+    draft.parts.update(
         {
             "data_hash": _data_hash(store, plan),
-            "blocks": [
-                {
-                    "subjects": members,
-                    "trained": packed(
-                        store.folder(block.key), draft.folder, name, ("initial", "final", "trace")
-                    ),
-                    "judged": packed(store.folder(judged.key), draft.folder, name, ("evidence",)),
-                }
-                for name, (block, judged, members) in _named(plan).items()
-            ],
+            "blocks": blocks,
+            "shared": share_rows(draft.folder, before, "initial"),
         }
     )
 
@@ -65,20 +70,18 @@ def compare(pack: Pack, plan: PopulationPlan, store: Store) -> list[Comparison]:
     say how much that matters, and nothing but the same bits confirms the pack.
     """
     found = []
-    shipped = {tuple(entry["subjects"]): entry for entry in pack.manifest["blocks"]}
+    shipped = {tuple(entry.subjects): entry for entry in pack.read_as(PopulationManifest).blocks}
     for name, (block, judged, members) in _named(plan).items():
         entry = shipped.get(tuple(members))
         if entry is None:
             found.append(Comparison(name, False, float("inf"), 0.0))
             continue
-        files = {**entry["trained"]["files"], **entry["judged"]["files"]}
+        files = {**entry.trained.files, **entry.judged.files}
         folder = {file: store.folder(block.key) for file in _WEIGHTS} | {_EVIDENCE: store.folder(judged.key)}
-        same = all(
-            file_hash(pack.file(files[file])) == file_hash(folder[file] / file)
-            for file in (*_WEIGHTS, _EVIDENCE)
-        )
+        pack.check(files)
+        same = all(files[file].sha256 == file_hash(folder[file] / file) for file in (*_WEIGHTS, _EVIDENCE))
         rebuilt = read_manifest(store.folder(judged.key))["result"]
-        gaps = [_gaps(one) for one in (entry["judged"]["result"], rebuilt)]
+        gaps = [_gaps(one) for one in (entry.judged.result, rebuilt)]
         found.append(Comparison(name, same, float(np.abs(gaps[0] - gaps[1]).max()), 0.0))
     return found
 

@@ -38,6 +38,9 @@ class PopulationPages(Pages):
 
     evidence: PopulationEvidence
 
+    truth_name = "gap"
+    """In sentences and above columns."""
+    truth_axis = "gap: training − held-out accuracy"
     judged_by = "the held-out gap: training minus held-out accuracy"
     scatter_caption = "Lines join pairs that the measure orders wrongly, the furthest apart darkest."
     papers = ("000", "001", "002", "003")
@@ -54,11 +57,11 @@ class PopulationPages(Pages):
             self.score_title = f"mean sign-error over {score.environments} of {score.available} environments"
             self.about_scores = (
                 "It is the mean over environments: two combinations that differ in one hyperparameter, in "
-                "which the held-out images say surely which gap is larger. The bar is the 95 % interval over "
-                "resampled seeds."
+                f"which the held-out images say surely which {self.truth_name} is larger. The bar is the "
+                "95 % interval over resampled seeds."
             )
         else:
-            self.score_title = "sign-error against the held-out gap"
+            self.score_title = f"sign-error against the held-out {self.truth_name}"
             self.about_scores = (
                 "It is over all pairs of networks; the bar is the 95 % interval over resampled networks."
             )
@@ -73,7 +76,7 @@ class PopulationPages(Pages):
             found = self.evidence.known[network].get("gap")
             return "–" if found is None else f"{found:.3f}"
 
-        return [NetworkColumn("gap", gap)]
+        return [NetworkColumn(self.truth_name, gap)]
 
     def truth(self, network: str) -> float | None:
         """The gap of a network that is scored."""
@@ -98,7 +101,7 @@ class PopulationPages(Pages):
             if result.direction * (one.reading - other.reading) * (one.truth - other.truth) < 0
         ]
         pairs = [(one, other) for _, one, other in sorted(wrong, reverse=True)]
-        return [ScatterPanel("", "gap: training − held-out accuracy", points, pairs)]
+        return [ScatterPanel("", self.truth_axis, points, pairs)]
 
     # -- a run -------------------------------------------------------------------------------------------
 
@@ -113,7 +116,8 @@ class PopulationPages(Pages):
         if score is None or not score.available:
             return []
         if not score.worst:
-            return [f"in no environment does {result.name} order the gaps wrongly more often than not"]
+            ordered = f"order the {self.truth_name}s wrongly more often than not"
+            return [f"in no environment does {result.name} {ordered}"]
         rows = [
             {
                 "sign-error": f"{one.sign_error:.3f}",
@@ -261,6 +265,6 @@ class PopulationPages(Pages):
         ]
         if points:
             label = f"{result.name} (higher should mean {result.measure.higher_means})"
-            panel = ScatterPanel("", "gap: training − held-out accuracy", points, [])
+            panel = ScatterPanel("", self.truth_axis, points, [])
             figures[f"{result.name}.pdf"] = reading_scatter(label, [panel])
         return figures

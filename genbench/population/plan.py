@@ -10,18 +10,18 @@ out of the pack, and nothing held out is opened.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from genbench.data.content_mark import content_mark
 from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.errors import UserError
 from genbench.keys import canonical_json, derive_seed
 from genbench.packs.pack import Pack, unpacked_cell
-from genbench.plugin.offers import DataRequest, Dataset
+from genbench.plugin.offers import Dataset
 from genbench.plugin.registry import load_registry
+from genbench.population.manifest import PopulationManifest
 from genbench.population.suite import PopulationSuite
 from genbench.suites.plan import EvidencePlan
 
@@ -35,8 +35,8 @@ HELDOUT = Step("population_heldout", "genbench.population.pools:heldout_pool", "
 SHIFTS = Step("population_shifts", "genbench.population.pools:shifts", "corrupt images")
 BLOCK = Step("population_block", "genbench.population.blocks:train_block", "train a stack", seconds=25.0)
 NETWORK = Step("population_network", "genbench.population.blocks:member", "take out network", seconds=0.1)
-EVIDENCE = Step(
-    "population_evidence", "genbench.population.blocks:block_evidence", "evaluate a stack", seconds=5.0
+JUDGED = Step(
+    "population_evidence", "genbench.population.blocks:judge_block", "evaluate a stack", seconds=5.0
 )
 
 _SHAPE = ("architecture", "depth", "width", "dropout")
@@ -129,7 +129,7 @@ def _trained(
         block = _block(suite, [settings[i] for i in members], training)
         parents = {"block": block, "heldout": heldout, **({"shifts": shifts} if shifts else {})}
         judged = make_cell(
-            EVIDENCE,
+            JUDGED,
             f"evaluate {block.label.removeprefix('train ')}",
             {"step": _VERSION},
             parents,
@@ -142,38 +142,38 @@ def _unpacked(pack: Pack, labels: list[str]) -> list[_Stack]:
     """Which networks are in which stack is said by the pack, whatever this genbench would put together."""
     number = {label: i for i, label in enumerate(labels)}
     stacks = []
-    for place, entry in enumerate(pack.manifest["blocks"]):
-        block = unpacked_cell(pack, f"stack {place}", entry["trained"], on_demand=True)
-        judged = unpacked_cell(pack, f"evidence of stack {place}", entry["judged"])
-        stacks.append((block, judged, [number[label] for label in entry["subjects"]]))
+    for place, entry in enumerate(pack.read_as(PopulationManifest).blocks):
+        block = unpacked_cell(pack, f"stack {place}", entry.trained, on_demand=True)
+        judged = unpacked_cell(pack, f"evidence of stack {place}", entry.judged)
+        stacks.append((block, judged, [number[label] for label in entry.subjects]))
     return stacks
 
 
 def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple[Cell, Cell, Cell | None]:
     names = list(dict.fromkeys(one["dataset"] for one in settings))
     domains = any(one["heldout_domain"] for one in settings)
-    corruptions = suite.data.get("corruptions")
+    corruptions = suite.data.corruptions
     if domains and corruptions:
         raise UserError(f"{suite.path}: data.corruptions and heldout_domain exclude each other; drop one")
     common = {
         "step": _VERSION,
         "datasets": names,
         "versions": [_dataset(name).version for name in names],
-        "content": [_content_mark(name) for name in names],
+        "content": [content_mark(name) for name in names],
         "domains": domains,
-        "classes": suite.data.get("classes"),
-        "seed": suite.data["seed"],
+        "classes": suite.data.classes,
+        "seed": suite.data.seed,
         # Keys contain their parents': quick cells are never full ones.
         "quick": suite.quick,
     }
-    if "training_pool" in suite.data:
-        common["training_pool"] = suite.data["training_pool"]
+    if suite.data.training_pool is not None:
+        common["training_pool"] = suite.data.training_pool
     title = " and ".join(names)
     training = make_cell(TRAINING, f"training images of {title}", common)
     heldout = make_cell(
         HELDOUT,
         f"held-out images of {title}",
-        {**common, "heldout_size": suite.data.get("heldout_size")},
+        {**common, "heldout_size": suite.data.heldout_size},
     )
     if not corruptions:
         return training, heldout, None
@@ -183,9 +183,9 @@ def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple
         {
             "step": _VERSION,
             "corruptions": corruptions,
-            "severities": suite.data.get("severities"),
-            "shifted_images": suite.data.get("shifted_images"),
-            "seed": suite.data["seed"],
+            "severities": suite.data.severities,
+            "shifted_images": suite.data.shifted_images,
+            "seed": suite.data.seed,
         },
         {"heldout": heldout},
     )
@@ -202,7 +202,7 @@ def _block(suite: PopulationSuite, members: list[dict[str, Any]], training: Cell
         {
             "step": _VERSION,
             "shape": {name: first[name] for name in _SHAPE},
-            "choice": {**{name: first[name] for name in _CHOICE}, "seed": suite.data["seed"]},
+            "choice": {**{name: first[name] for name in _CHOICE}, "seed": suite.data.seed},
             "recipe": {name: first[name] for name in _RECIPE},
             "networks": [_network(one) for one in members],
         },
@@ -256,22 +256,6 @@ def _cost(settings: Mapping[str, Any], networks: int) -> float:
 def _dataset(name: str) -> Dataset:
     dataset: Dataset = load_registry().resolve("datasets", name)[0].item
     return dataset
-
-
-def _content_mark(name: str) -> str:
-    """Of a folder of the user's own, names, sizes and times of its files; published data have a version."""
-    entry, argument = load_registry().resolve("datasets", name)
-    if not argument:
-        return ""
-    path = Path(argument).expanduser()
-    if not path.is_dir():
-        found = entry.item.available(DataRequest(argument=argument))
-        path = Path(found.detail) if found.ready else path
-    if not path.is_dir():
-        return ""
-    files = sorted(p for p in path.rglob("*") if p.is_file())
-    marks = (f"{p.relative_to(path)} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in files)
-    return hashlib.sha256("\n".join(marks).encode()).hexdigest()
 
 
 def _short(name: str) -> str:

@@ -34,7 +34,7 @@ def provenance(plan: Plan, measure: str) -> dict[str, Any]:
         "genbench": __version__,
         "suite_sha256": file_hash(plan.suite.path),
         "evidence": None if pack is None else pack.version,
-        "data_sha256": None if pack is None else pack.data_hash,
+        "data_sha256": None if pack is None else pack.manifest.data_hash,
         "networks": {}
         if pack is None
         else kind_of(plan.suite).weight_hashes(pack, [one.label for one in plan.evidence.networks]),

@@ -156,7 +156,7 @@ def _evidence_problems(record: Record, evidence: Evidence, kind: Kind) -> Iterat
     if record.subject_version != SUBJECT_VERSION:
         yield "it was made by an older genbench whose networks read differently; run the measure again"
     weights = kind.weight_hashes(pack, evidence.networks)
-    if origin.networks != weights or origin.data_sha256 != pack.data_hash:
+    if origin.networks != weights or origin.data_sha256 != pack.manifest.data_hash:
         yield "its networks or data are not those of the evidence pack"
     if sorted(reading.subject for reading in record.readings) != sorted(evidence.networks):
         yield "its readings are not one for each network of the suite"

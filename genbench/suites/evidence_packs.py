@@ -9,7 +9,8 @@ from typing import Any
 
 from genbench.engine.store import Store
 from genbench.errors import UserError
-from genbench.packs.pack import MANIFEST, PACKS, Pack, new_pack, read_pack
+from genbench.packs.build import new_pack
+from genbench.packs.pack import MANIFEST, PACKS, Pack, read_pack
 from genbench.suites.evidence import Evidence
 from genbench.suites.kind import kind_of
 from genbench.suites.plan import EvidencePlan
@@ -24,7 +25,7 @@ def find_pack(suite: Suite) -> Pack | None:
     if not (folder / MANIFEST).is_file():
         return None
     kind = kind_of(suite)
-    pack = read_pack(folder, kind.pack_parts)
+    pack = read_pack(folder, kind.manifest)
     return pack if kind.serves(pack, suite) else None
 
 
@@ -34,10 +35,10 @@ def pack_in(folder: Path, suite: Suite) -> Pack:
     pack = read_pack(folder)
     if not kind.serves(pack, suite):
         raise UserError(
-            f"the pack {folder} is evidence for suite {pack.suite!r} with other settings than "
+            f"the pack {folder} is evidence for suite {pack.manifest.suite!r} with other settings than "
             f"{suite.title!r}; drop --pack, or the options that change the suite"
         )
-    return read_pack(folder, kind.pack_parts)
+    return read_pack(folder, kind.manifest)
 
 
 def build_pack(

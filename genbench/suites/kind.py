@@ -14,7 +14,9 @@ from typing import Any, ClassVar
 from genbench.engine.cells import Cell, Outcome
 from genbench.engine.store import Store
 from genbench.errors import UserError
-from genbench.packs.pack import Comparison, Draft, Pack
+from genbench.packs.build import Comparison, Draft
+from genbench.packs.manifest import Manifest
+from genbench.packs.pack import Pack
 from genbench.plugin.registry import load_registry
 from genbench.suites.evidence import Evidence
 from genbench.suites.plan import CellForecast, EvidencePlan
@@ -34,8 +36,8 @@ class Kind(ABC):
     """What a suite of this kind is, in a sentence: "a population of networks"."""
     tables: ClassVar[tuple[str, ...]]
     """Tables of the TOML file beside [quick]."""
-    pack_parts: ClassVar[tuple[str, ...]] = ()
-    """What the manifest of a pack lists beside what all have."""
+    manifest: ClassVar[type[Manifest]] = Manifest
+    """Of its packs."""
     reading_seconds: ClassVar[float] = 0.5
     """Of a usual measure on one of its networks, until the store has a history of its own."""
     score_type: ClassVar[type]
@@ -70,7 +72,7 @@ class Kind(ABC):
 
     def serves(self, pack: Pack, suite: Any) -> bool:
         """Whether a pack is evidence for `suite`."""
-        return pack.content == suite.plain_content() and not suite.quick
+        return pack.manifest.evidence == suite.plain_content() and not suite.quick
 
     def require_cubes(self, suite: Any) -> None:
         """Refuse, before anything is computed, what `genbench cube` and `genbench tradeoff` cannot show."""

@@ -159,7 +159,7 @@ class Pages(ABC):
         return [
             ("evidence pack", pack.version),
             ("pack sha256", pack.hash),
-            ("data sha256", pack.data_hash),
+            ("data sha256", pack.manifest.data_hash),
             ("rebuild and compare", f"genbench pack verify --suite {self.evidence.suite.name}"),
         ]
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from genbench.errors import UserError
 from genbench.keys import derive_seed
 from genbench.plugin.registry import load_registry
-from genbench.suites.fields import TEXT, check, check_table, choice, known_keys, table
+from genbench.suites.fields import Text, check, check_keys, known_keys, one_of, table
 
 __all__ = ["Suite", "load_suite", "read_suite"]
 
@@ -107,12 +107,12 @@ def read_suite(path: Path, *, quick: bool = False, changes: Mapping[str, Any] | 
         content = _merged(path, content, quick_changes)
     for key, value in (changes or {}).items():
         content = _changed(content, key, value)
-    top = {"name": TEXT, "summary": TEXT, "kind": choice(*sorted(load_registry().suite_kinds))}
+    top = {"name": Text, "summary": Text, "kind": one_of(tuple(sorted(load_registry().suite_kinds)))}
     if "kind" in content:
         check(path, "kind", content["kind"], top["kind"])
     kind = load_kind(content.get("kind", _DEFAULT_KIND))
     known_keys(path, "", content, [*top, *kind.tables, "quick"])
-    check_table(path, "", content, top)
+    check_keys(path, "", content, top)
     common = {
         "name": content["name"],
         "summary": content["summary"],

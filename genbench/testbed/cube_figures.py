@@ -6,7 +6,7 @@ Functions return matplotlib figures; `display.figures` saves them and puts them 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from genbench.display.figures import INK, styled
 from genbench.display.names import short_count, short_name
 from genbench.testbed.cube import AXES, DIMS, marginals
+from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -49,14 +50,12 @@ _LABELLED_CELLS = 30
 
 
 @styled
-def heat_maps(
-    cube: xr.Dataset, statistic: str = "error_mean", trade_off: Mapping[str, Any] | None = None
-) -> Figure:
+def heat_maps(cube: xr.Dataset, statistic: str = "error_mean", trade_off: TradeOff | None = None) -> Figure:
     """One statistic over zero-shot × SSIM, one panel per model, smallest first; one colour bar for all.
 
     Parameters
     ----------
-    trade_off : record of the trade-off point; its star stands in the panel of the nearest model size.
+    trade_off : the trade-off point; its star stands in the panel of the nearest model size.
     """
     from matplotlib.figure import Figure
 
@@ -93,7 +92,7 @@ def heat_maps(
         if rows * columns <= _LABELLED_CELLS:
             _write_numbers(axes, values[i], low, high)
         if i == starred and trade_off is not None:
-            x, y = (_place(cube[axis].values, trade_off[axis]) for axis in ("ssim", "zero_shot"))
+            x, y = (_place(cube[axis].values, trade_off.along(axis)) for axis in ("ssim", "zero_shot"))
             axes.plot(x, y, "*", color="white", markeredgecolor="black", markersize=11, clip_on=False)
     assert image is not None
     beside = (1 - 0.72 / width, 0.5 / height, 0.13 / width, 1 - 0.82 / height)
@@ -106,10 +105,10 @@ def heat_maps(
     return figure
 
 
-def _nearest_model(cube: xr.Dataset, trade_off: Mapping[str, Any] | None) -> int | None:
+def _nearest_model(cube: xr.Dataset, trade_off: TradeOff | None) -> int | None:
     if trade_off is None:
         return None
-    return int(np.abs(cube["weights"].values - trade_off["model_size"]).argmin())
+    return int(np.abs(cube["weights"].values - trade_off.model_size).argmin())
 
 
 def _place(levels: Any, value: float) -> float:
@@ -140,7 +139,7 @@ def _write_numbers(axes: Axes, values: Any, low: float, high: float) -> None:
 
 
 @styled
-def marginal_figure(cube: xr.Dataset, trade_off: Mapping[str, Any] | None = None) -> Figure:
+def marginal_figure(cube: xr.Dataset, trade_off: TradeOff | None = None) -> Figure:
     """The marginals of a family (Eq. 5) along SSIM, zero-shot share and model size: six curves each.
 
     The trade-off point is a vertical line with a star on the M curves of error and of kappa.
@@ -163,9 +162,9 @@ def marginal_figure(cube: xr.Dataset, trade_off: Mapping[str, Any] | None = None
                 alpha=1.0 if statistic == "mean" else 0.75,
             )  # fmt: skip
         if trade_off is not None:
-            at = trade_off["model_size" if axis == "weights" else axis]
+            at = trade_off.along(axis)
             axes.axvline(at, color=INK, linewidth=0.8, alpha=0.6, zorder=1)
-            stars = [trade_off["generalization"][axis], trade_off["diversity"][axis]]
+            stars = [trade_off.generalization[axis], trade_off.diversity[axis]]
             axes.plot(
                 [at, at], stars, "*", color=_STAR, markeredgecolor=INK, markeredgewidth=0.7, markersize=13,
                 label="trade-off point", clip_on=False, zorder=5,

@@ -58,9 +58,9 @@ def show_cube(
     click.echo(f"{name}: pairs of models further apart than the Monte-Carlo noise, {shares}")
     point = evidence.trade_off
     click.echo(
-        f"{name}: trade-off point at SSIM {point['ssim']:.3f}, zero-shot share {point['zero_shot']:.3f}, "
-        f"{short_count(point['model_size'])} weights; generalization bound "
-        f"{point['generalization_bound']:.3f}, diversity bound {point['diversity_bound']:.3f}"
+        f"{name}: trade-off point at SSIM {point.ssim:.3f}, zero-shot share {point.zero_shot:.3f}, "
+        f"{short_count(point.model_size)} weights; generalization bound "
+        f"{point.generalization_bound:.3f}, diversity bound {point.diversity_bound:.3f}"
     )
 
 
@@ -152,7 +152,7 @@ def cube_record(name: str, evidence: FamilyCube, resolved: Mapping[tuple[str, st
         "resolved": {
             key: None if np.isnan(resolved[name, key]) else resolved[name, key] for key in SLICE_NAMES
         },
-        "trade_off": evidence.trade_off,
+        "trade_off": evidence.trade_off.record(),
         "provenance": dict(cube.attrs),
     }
 

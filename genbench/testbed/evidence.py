@@ -11,6 +11,7 @@ from genbench.scoring.practical import HEADLINE, SLICES, PracticalScore, Practic
 from genbench.suites.evidence import Evidence, ScoreColumn
 from genbench.suites.result import Judged, MeasureResult
 from genbench.testbed.suite import TestbedSuite
+from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,7 +29,7 @@ class FamilyCube:
     """The cube of one family and its trade-off point."""
 
     cube: xr.Dataset
-    trade_off: dict[str, Any]
+    trade_off: TradeOff
 
 
 @dataclass(frozen=True)
@@ -40,17 +41,17 @@ class TestbedEvidence(Evidence):
     suite: TestbedSuite
     cubes: Mapping[str, xr.Dataset]
     """By family."""
-    solved: Mapping[str, dict[str, Any]] | None = None
+    solved: Mapping[str, TradeOff] | None = None
     """Family to its trade-off point, where cells found it."""
 
     @cached_property
-    def trade_offs(self) -> Mapping[str, dict[str, Any]]:
+    def trade_offs(self) -> Mapping[str, TradeOff]:
         """Family to its trade-off point."""
         from genbench.testbed.tradeoff import trade_off
 
         if self.solved is not None:
             return self.solved
-        return {family: _rounded(trade_off(cube).record()) for family, cube in self.cubes.items()}
+        return {family: trade_off(cube).rounded(_DIGITS) for family, cube in self.cubes.items()}
 
     def families(self) -> Mapping[str, FamilyCube]:
         """Family to its cube and trade-off point."""
@@ -135,12 +136,3 @@ def _oriented(result: MeasureResult) -> dict[str, float]:
 def _ties(score: PracticalScore) -> int:
     # Readings tie alike in both slices.
     return sum(part.ties for part in score.parts if part.statistic == HEADLINE) // len(SLICES)
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        # Significant digits: a point holds shares and weight counts alike.
-        return float(f"{value:.{_DIGITS}g}")
-    if isinstance(value, Mapping):
-        return {key: _rounded(item) for key, item in value.items()}
-    return value

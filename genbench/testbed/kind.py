@@ -9,13 +9,16 @@ from typing import Any, ClassVar
 from genbench.engine.cells import Cell, Outcome, Status
 from genbench.engine.store import Store
 from genbench.errors import UserError
-from genbench.packs.pack import Comparison, Draft, Pack
+from genbench.packs.build import Comparison, Draft
+from genbench.packs.pack import Pack
 from genbench.suites.kind import INTERVAL_TOLERANCES, Kind
 from genbench.suites.plan import CellForecast
 from genbench.testbed.evidence import TestbedEvidence
+from genbench.testbed.manifest import TestbedManifest
 from genbench.testbed.plan import ADAPTED, FEATURES, JUDGED, NOISE, TestbedPlan, plan_testbed
 from genbench.testbed.score_record import PracticalRecord
 from genbench.testbed.suite import TestbedSuite, read_testbed
+from genbench.testbed.tradeoff_point import TradeOff
 
 __all__ = ["TestbedKind"]
 
@@ -31,7 +34,7 @@ class TestbedKind(Kind):
 
     noun = "a testbed"
     tables = ("data", "testbed", "adapt")
-    pack_parts = ("networks", "cubes")
+    manifest = TestbedManifest
     score_type = PracticalRecord
     # Sureness is in standard deviations of a bootstrap, as intervals are.
     tolerances: ClassVar[Mapping[str, float]] = {**INTERVAL_TOLERANCES, "certainty": 5e-3}
@@ -63,11 +66,11 @@ class TestbedKind(Kind):
             for cell in (family.cube, family.tradeoff):
                 if outcomes[cell.key].status is not Status.OK:
                     raise UserError(f"{cell.label} could not be made: {outcomes[cell.key].reason}")
-        cubes = {
-            name: chosen_cube(store.folder(family.cube.key) / CUBE_FILE, suite.kappa, family.backbones)
-            for name, family in plan.families.items()
-        }
-        solved = {name: dict(outcomes[family.tradeoff.key].result) for name, family in plan.families.items()}
+        cubes, solved = {}, {}
+        for name, family in plan.families.items():
+            file = store.folder(family.cube.key) / CUBE_FILE
+            cubes[name] = chosen_cube(file, suite.testbed.kappa, family.backbones)
+            solved[name] = TradeOff.from_record(outcomes[family.tradeoff.key].result)
         return TestbedEvidence(suite, plan.pack, cubes, solved)
 
     def require_cubes(self, suite: TestbedSuite) -> None:
@@ -75,7 +78,7 @@ class TestbedKind(Kind):
 
     def serves(self, pack: Pack, suite: TestbedSuite) -> bool:
         """The same in everything, perhaps of fewer backbones."""
-        own, asked = pack.content, suite.plain_content()
+        own, asked = dict(pack.manifest.evidence), suite.plain_content()
         if "testbed" not in own:
             return False
         own["testbed"] = dict(own["testbed"])
@@ -86,20 +89,17 @@ class TestbedKind(Kind):
         """Cubes out of the pack; their bytes are checked."""
         from genbench.testbed.cube_steps import CUBE_FILE, chosen_cube
 
-        files = {family: pack.manifest["cubes"][family]["files"][CUBE_FILE] for family in suite.families()}
-        return TestbedEvidence(
-            suite,
-            pack,
-            {
-                family: chosen_cube(pack.file(files[family]), suite.kappa, backbones)
-                for family, backbones in suite.families().items()
-            },
-        )
+        shipped, kappa = pack.read_as(TestbedManifest).cubes, suite.testbed.kappa
+        cubes = {
+            family: chosen_cube(pack.file(shipped[family].files[CUBE_FILE]), kappa, backbones)
+            for family, backbones in suite.families().items()
+        }
+        return TestbedEvidence(suite, pack, cubes)
 
     def weight_hashes(self, pack: Pack, networks: Sequence[str]) -> dict[str, str]:
         """By backbone."""
-        entries = pack.manifest["networks"]
-        return {name: entries[name]["files"][_WEIGHTS]["sha256"] for name in networks}
+        entries = pack.read_as(TestbedManifest).networks
+        return {name: entries[name].files[_WEIGHTS].sha256 for name in networks}
 
     def fill_pack(self, draft: Draft, plan: TestbedPlan, store: Store) -> None:
         """Weights and trace per backbone, a cube per family."""

@@ -8,8 +8,10 @@ import numpy as np
 
 from genbench.engine.store import Store, read_manifest
 from genbench.keys import file_hash
-from genbench.packs.pack import Comparison, Draft, Pack, packed
+from genbench.packs.build import Comparison, Draft, packed
+from genbench.packs.pack import Pack
 from genbench.testbed.cube_steps import CUBE_FILE
+from genbench.testbed.manifest import TestbedManifest
 from genbench.testbed.plan import IMAGES, NOISE, TestbedPlan
 
 __all__ = ["CUBE_TOLERANCE", "compare", "fill_pack"]
@@ -27,7 +29,7 @@ def fill_pack(draft: Draft, plan: TestbedPlan, store: Store) -> None:
     """
     noise = next(cell for cell in plan.steps if cell.step == NOISE)
     heldout = next(c for c in plan.steps if c.step == IMAGES and c.inputs["part"] == "heldout")
-    draft.manifest.update(
+    draft.parts.update(
         {
             "networks": {
                 subject.label: packed(
@@ -47,15 +49,15 @@ def fill_pack(draft: Draft, plan: TestbedPlan, store: Store) -> None:
 
 def compare(pack: Pack, plan: TestbedPlan, store: Store) -> list[Comparison]:
     """Every network and cube of `pack` against those of a finished from-scratch run."""
-    found = []
+    found, shipped = [], pack.read_as(TestbedManifest)
     for subject in plan.networks:
-        entry = pack.manifest["networks"][subject.label]["files"]["final.safetensors"]
+        entry = shipped.networks[subject.label].files["final.safetensors"]
         rebuilt = store.folder(subject.network.key) / "final.safetensors"
-        found.append(_compared_networks(subject.label, pack.folder / entry["file"], rebuilt))
+        found.append(_compared_networks(subject.label, pack.folder / entry.file, rebuilt))
     for name, family in plan.families.items():
-        entry = pack.manifest["cubes"][name]["files"][CUBE_FILE]
+        entry = shipped.cubes[name].files[CUBE_FILE]
         rebuilt = store.folder(family.cube.key) / CUBE_FILE
-        found.append(_compared_cubes(name, pack.folder / entry["file"], rebuilt))
+        found.append(_compared_cubes(name, pack.folder / entry.file, rebuilt))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from genbench.suites.pages import NetworkColumn, Pages
 from genbench.suites.result import MeasureResult
 from genbench.testbed.cube_figures import heat_maps, marginal_figure
 from genbench.testbed.site_figures import cube_figures, scatter
+from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,7 +114,7 @@ class TestbedPages(Pages):
 
     def document(self, table: Path | None) -> dict[str, Any]:
         """Trade-off points."""
-        return {"trade_off": dict(self.evidence.trade_offs)}
+        return {"trade_off": {name: point.record() for name, point in self.evidence.trade_offs.items()}}
 
     def run_measure(self, result: MeasureResult) -> dict[str, Any]:
         """Wrong pairs in sentences, and every part of the sign-error."""
@@ -130,10 +130,10 @@ class TestbedPages(Pages):
         cube, point = self.evidence.cubes[name], self.evidence.trade_offs[name]
         maps = {"error_mean": "mean error", "kappa_mean": "mean kappa"}
         solved = [
-            ("objective", f"{point['objective']:.6f} ({point['scales']})"),
-            ("gap to brute force", f"{point['gap']:+.1e}"),
-            ("solver", point["solver"]),
-            *([("why not GEKKO", point["reason"])] if point["reason"] else []),
+            ("objective", f"{point.objective:.6f} ({point.scales})"),
+            ("gap to brute force", f"{point.gap:+.1e}"),
+            ("solver", point.solver),
+            *([("why not GEKKO", point.reason)] if point.reason else []),
         ]
         return {
             "id": place,
@@ -148,7 +148,7 @@ class TestbedPages(Pages):
                 for statistic, label in maps.items()
             ],
             "trade_off": [*_bounds(point), *solved],
-            "certified": point["certified"],
+            "certified": point.certified,
         }
 
     def provenance(self) -> list[tuple[str, str]]:
@@ -173,9 +173,9 @@ class TestbedPages(Pages):
                     "figures": figures,
                     "trade_off": [
                         *_bounds(point),
-                        ("objective (normalised)", f"{point['objective']:.3f}"),
+                        ("objective (normalised)", f"{point.objective:.3f}"),
                     ],
-                    "certified": point["certified"],
+                    "certified": point.certified,
                 }
             )
         return {"families": families, "packed": self.packed()}
@@ -265,12 +265,12 @@ def _explained(result: MeasureResult, pair: WorstPair) -> dict[str, str]:
     }
 
 
-def _bounds(point: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _bounds(point: TradeOff) -> list[tuple[str, str]]:
     """The rows of the paper's Tables 2 and 3."""
     return [
-        ("generalization bound", f"{point['generalization_bound']:.3f}"),
-        ("diversity bound", f"{point['diversity_bound']:.3f}"),
-        ("SSIM, lower bound", f"{point['ssim']:.3f}"),
-        ("zero-shot share, upper bound", f"{point['zero_shot']:.3f}"),
-        ("model size", f"{short_count(point['model_size'])} weights"),
+        ("generalization bound", f"{point.generalization_bound:.3f}"),
+        ("diversity bound", f"{point.diversity_bound:.3f}"),
+        ("SSIM, lower bound", f"{point.ssim:.3f}"),
+        ("zero-shot share, upper bound", f"{point.zero_shot:.3f}"),
+        ("model size", f"{short_count(point.model_size)} weights"),
     ]

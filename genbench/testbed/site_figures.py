@@ -10,6 +10,7 @@ from genbench.display.scatter import MOST_LINES, far_apart
 from genbench.scoring.practical import HEADLINE, SLICE_NAMES, SLICES
 from genbench.suites.result import MeasureResult
 from genbench.testbed.cube_figures import STATISTIC_NAMES
+from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,12 +50,12 @@ def scatter(result: MeasureResult, known: Mapping[str, Mapping[str, Any]]) -> di
     }
 
 
-def cube_figures(cube: xr.Dataset, point: Mapping[str, Any]) -> dict[str, Any]:
+def cube_figures(cube: xr.Dataset, point: TradeOff) -> dict[str, Any]:
     """The cube of a family: heat maps of six statistics per model, and the marginals, with the star."""
     import numpy as np
 
     models = [str(model) for model in cube["model"].values]
-    starred = int(np.abs(cube["weights"].values - point["model_size"]).argmin())
+    starred = int(np.abs(cube["weights"].values - point.model_size).argmin())
     return {
         "ssim": _list(cube["ssim"].values, 3),
         "zero_shot": _list(cube["zero_shot"].values, 3),
@@ -68,12 +69,12 @@ def cube_figures(cube: xr.Dataset, point: Mapping[str, Any]) -> dict[str, Any]:
             ]
             for name, label in STATISTIC_NAMES.items()
         },
-        "star": {"model": starred, "ssim": point["ssim"], "zero_shot": point["zero_shot"]},
+        "star": {"model": starred, "ssim": point.ssim, "zero_shot": point.zero_shot},
         "marginals": [_marginal(cube, axis, point) for axis in _AXES],
     }  # fmt: skip
 
 
-def _marginal(cube: xr.Dataset, axis: str, point: Mapping[str, Any]) -> dict[str, Any]:
+def _marginal(cube: xr.Dataset, axis: str, point: TradeOff) -> dict[str, Any]:
     from genbench.testbed.cube import marginals
 
     curves = marginals(cube)["model" if axis == "weights" else axis]
@@ -82,8 +83,8 @@ def _marginal(cube: xr.Dataset, axis: str, point: Mapping[str, Any]) -> dict[str
         "levels": _list(cube[axis].values, 3),
         "curves": {label: _list(curves[name].values, 4) for name, label in STATISTIC_NAMES.items()},
         "star": {
-            "x": point["model_size" if axis == "weights" else axis],
-            "y": [point["generalization"][axis], point["diversity"][axis]],
+            "x": point.along(axis),
+            "y": [point.generalization[axis], point.diversity[axis]],
         },
     }
 

@@ -6,21 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from genbench.engine.cells import Cell, NetworkCells, Outcome, Step, make_cell
 from genbench.engine.store import Store, read_manifest
 from genbench.keys import file_hash
-from genbench.packs.pack import Comparison, Draft, Pack, packed, unpacked_cell
+from genbench.packs.build import Comparison, Draft, packed
+from genbench.packs.manifest import Manifest, Packed
+from genbench.packs.pack import Pack, unpacked_cell
 from genbench.scoring.sign_error import sign_error
 from genbench.suites.evidence import Evidence, ScoreColumn
-from genbench.suites.fields import check_table, distinct, integer, known_keys, table
+from genbench.suites.fields import Count, Table, Whole, distinct, integer
 from genbench.suites.kind import Kind
 from genbench.suites.pages import NetworkColumn, Pages
 from genbench.suites.plan import CellForecast, EvidencePlan
-from genbench.suites.record_types import Count, RecordPart, Share
+from genbench.suites.record_types import RecordPart, Share
 from genbench.suites.result import Judged, MeasureResult
 from genbench.suites.suite import Suite
 
@@ -29,11 +31,18 @@ NETWORK = Step("linear_network", "genbench_linear.steps:network", "train a class
 TRUTHS = Step("linear_truths", "genbench_linear.steps:truths", "test classifiers")
 VERSION = 1
 
-FIELDS = {
-    "train_size": integer(10),
-    "seeds": distinct(integer(0), "an integer of at least 0"),
-    "steps": distinct(integer(1), "an integer of at least 1"),
-}
+
+class LinearTable(Table, frozen=True):
+    """The table [linear] of a suite."""
+
+    train_size: Annotated[int, integer(10)]
+    seeds: Annotated[list[Whole], distinct("an integer of at least 0")]
+    steps: Annotated[list[Count], distinct("an integer of at least 1")]
+
+
+class LinearManifest(Manifest, frozen=True, kw_only=True):
+    classifiers: dict[str, Packed]
+    truths: Packed
 
 
 @dataclass(frozen=True)
@@ -69,8 +78,8 @@ class LinearRecord(RecordPart, frozen=True):
     value: Share
     low: Share
     high: Share
-    pairs: Count
-    dropped: Count
+    pairs: Whole
+    dropped: Whole
 
 
 @dataclass(frozen=True)
@@ -153,17 +162,15 @@ class LinearPages(Pages):
 class LinearKind(Kind):
     noun = "a set of linear classifiers"
     tables = ("linear",)
-    pack_parts = ("classifiers", "truths")
+    manifest = LinearManifest
     reading_seconds = 0.05
     score_type = LinearRecord
 
     def read(self, path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> LinearSuite:
-        found = table(path, content, "linear")
-        known_keys(path, "linear", found, FIELDS)
-        check_table(path, "linear", found, FIELDS)
-        pairs = product(found["seeds"], found["steps"])
+        found = LinearTable.read(path, content, "linear")
+        pairs = product(found.seeds, found.steps)
         settings = {f"seed={seed} steps={steps}": (seed, steps) for seed, steps in pairs}
-        return LinearSuite(**common, train_size=found["train_size"], settings=settings)
+        return LinearSuite(**common, train_size=found.train_size, settings=settings)
 
     def plan(self, suite: LinearSuite, pack: Pack | None = None) -> LinearPlan:
         about = {"version": VERSION, "quick": suite.quick}
@@ -171,20 +178,21 @@ class LinearKind(Kind):
             make_cell(IMAGES, f"{part} images", {**about, "part": part, "size": size})
             for part, size in (("train", suite.train_size), ("heldout", None))
         )
+        shipped = None if pack is None else pack.read_as(LinearManifest)
         cells = {}
         for name, (seed, steps) in suite.settings.items():
             inputs = {"version": VERSION, "seed": seed, "steps": steps}
             cells[name] = (
                 make_cell(NETWORK, f"train {name}", inputs, {"training": training})
-                if pack is None
-                else unpacked_cell(pack, name, pack.manifest["classifiers"][name])
+                if pack is None or shipped is None
+                else unpacked_cell(pack, name, shipped.classifiers[name])
             )
         truths = (
             make_cell(
                 TRUTHS, "test", {"version": VERSION, "networks": list(cells)}, {"heldout": heldout, **cells}
             )
-            if pack is None
-            else unpacked_cell(pack, "errors", pack.manifest["truths"])
+            if pack is None or shipped is None
+            else unpacked_cell(pack, "errors", shipped.truths)
         )
         networks = [NetworkCells(name, {}, cell, truths) for name, cell in cells.items()]
         if pack is not None:
@@ -203,18 +211,18 @@ class LinearKind(Kind):
         return self._evidence(suite, plan.pack, outcomes[plan.truths.key].result)
 
     def packed_evidence(self, suite: LinearSuite, pack: Pack) -> LinearEvidence:
-        return self._evidence(suite, pack, pack.manifest["truths"]["result"])
+        return self._evidence(suite, pack, pack.read_as(LinearManifest).truths.result)
 
     def _evidence(self, suite: LinearSuite, pack: Pack | None, truths: Mapping[str, Any]) -> LinearEvidence:
         return LinearEvidence(suite, pack, {name: truths["errors"][name] for name in suite.settings})
 
     def weight_hashes(self, pack: Pack, networks: Sequence[str]) -> dict[str, str]:
-        entries = pack.manifest["classifiers"]
-        return {name: entries[name]["files"]["final.safetensors"]["sha256"] for name in networks}
+        entries = pack.read_as(LinearManifest).classifiers
+        return {name: entries[name].files["final.safetensors"].sha256 for name in networks}
 
     def fill_pack(self, draft: Draft, plan: LinearPlan, store: Store) -> None:
         heldout = read_manifest(store.folder(plan.heldout.key))["result"]
-        draft.manifest.update(
+        draft.parts.update(
             data_hash=heldout["data_hash"],
             classifiers={
                 one.label: packed(
@@ -227,7 +235,7 @@ class LinearKind(Kind):
 
     def compare_pack(self, pack: Pack, plan: LinearPlan, store: Store) -> list[Comparison]:
         rebuilt = read_manifest(store.folder(plan.truths.key))["result"]["errors"]
-        shipped = pack.manifest["truths"]["result"]["errors"]
+        shipped = pack.read_as(LinearManifest).truths.result["errors"]
         hashes = self.weight_hashes(pack, list(shipped))
         return [
             Comparison(

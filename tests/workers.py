@@ -1,0 +1,53 @@
+"""Several pytest workers, one set of shared results: groups that hold, and folders that are built once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hand out work in the order below; xdist would begin with the groups of most tests."""
+    config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Keep a module's tests together, make `xdist_group` hold, and begin with the longest tests.
+
+    What a module computes once is computed once only if one worker has all its tests; slow tests are spread.
+
+    xdist 3.8 tells its scheduler the group by writing "@group" into `item._nodeid`, which pytest 9.2 no
+    longer reads (pytest-xdist issue 1386): put what xdist wrote where pytest looks. With a pair of versions
+    that agree there is nothing to put.
+    """
+    for item in items:
+        if not any(map(item.get_closest_marker, ("slow", "xdist_group"))):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    yield
+    for item in items:
+        wanted = getattr(item, "_nodeid", item.nodeid)
+        if wanted != item.nodeid:
+            item._id = type(item._id).parse(wanted)  # type: ignore[attr-defined]
+
+
+def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
+    """A folder that one worker fills and all of them read."""
+    base = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # each worker has a folder of its own in that of the run
+    folder, done = base / "shared" / name, base / "shared" / f"{name}.done"
+    folder.parent.mkdir(exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a worker that could not finish it
+            folder.mkdir()
+            build(folder)
+            done.touch()
+    return folder
