@@ -103,6 +103,7 @@ def test_every_exception_is_there_for_something() -> None:
         "pack.manifest.get('cubes')",
         "'grid' in content",
         "pack.manifest['cubes']",
+        "pack.manifest.cubes",
         "hasattr(suite, 'families')",
         "getattr(board.evidence, 'cubes', None)",
         "vars(suite)",

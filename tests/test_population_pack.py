@@ -14,6 +14,7 @@ import pytest
 from conftest import Run, command
 from test_population_blocks import SUITE
 
+import genbench
 from genbench.engine.cells import Outcome, Status
 from genbench.errors import UserError
 from genbench.packs.manifest import PackedFile
@@ -33,6 +34,8 @@ from genbench.suites.result import MeasureResult
 PACKS = Path(__file__).parent.parent / "genbench" / "suites" / "packs"
 
 pytestmark = pytest.mark.xdist_group("population_pack")  # one worker trains for all
+
+PACKS = Path(genbench.__file__).parent / "suites" / "packs"
 
 
 @pytest.fixture(scope="module")
