@@ -8,18 +8,19 @@ READY := $(VENV)/.ready
 # torch first and alone: a later package's wide range must not pull another build of it.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint browser benchmarks clean help
+.PHONY: run test lint browser benchmarks confirm pin clean help
 
 run: $(READY)  ## set up, then score path_norm on the embedded suite
 	$(BIN)/genbench run --measure path_norm
 
-test: lint browser  ## set up, then ruff, mypy and all tests
+test: lint browser  ## set up, then ruff, mypy, import-linter and all tests
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 browser:  ## Chromium, in which the leaderboard site is tested, where apt can install it
 	@command -v chromedriver >/dev/null || { command -v apt-get >/dev/null \
@@ -28,6 +29,12 @@ browser:  ## Chromium, in which the leaderboard site is tested, where apt can in
 
 benchmarks: $(READY)  ## speed claims, each a ratio within one run
 	$(BIN)/python -m pytest benchmarks
+
+confirm: $(READY)  ## after a change of code: are all results the same bits? AGAINST=REV on another machine
+	$(BIN)/python tests/versions.py confirm $(if $(AGAINST),--against $(AGAINST))
+
+pin: $(READY)  ## after a raised version or something new: pin code and samples
+	$(BIN)/python tests/versions.py pin $(if $(AGAINST),--against $(AGAINST))
 
 $(READY): pyproject.toml constraints.txt plugins/genbench-example/pyproject.toml plugins/genbench-weightwatcher/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "genbench needs Python 3.11 or newer; set PYTHON=")'

@@ -16,15 +16,17 @@ import torch
 from torch import Tensor
 
 from genbench.data.images import ImageData
-from genbench.packs.pack import find_pack
-from genbench.plugin.contract import BackboneRequest, DataRequest
+from genbench.plugin.offers import BackboneRequest, DataRequest
 from genbench.plugin.registry import load_registry
-from genbench.suites import TestbedSuite, load_suite
+from genbench.suites import load_suite
+from genbench.suites.evidence_packs import find_pack
 from genbench.testbed.adaptation import AdaptedNetwork, read_state
 from genbench.testbed.cube import class_error, class_statistics, make_cube, write_cube
 from genbench.testbed.heads import fit_heads
 from genbench.testbed.judged import judge
 from genbench.testbed.kappa import conflict_kappa
+from genbench.testbed.manifest import TestbedManifest
+from genbench.testbed.suite import TestbedSuite
 from genbench.zoo.features import extract_features
 from genbench.zoo.loaded import LoadedBackbone
 
@@ -78,10 +80,10 @@ def adapted(suite: TestbedSuite, name: str) -> LoadedBackbone:
 
     pack = find_pack(suite)
     assert pack is not None
-    entry = pack.manifest["networks"][name]
+    entry = pack.read_as(TestbedManifest).networks[name]
     backbone = load_registry().get("backbones", name).item.load(BackboneRequest())
-    network = AdaptedNetwork(backbone.module, backbone.feature_width, entry["result"]["classes"], 0)
-    network.load_state_dict(read_state(load_file(pack.folder / entry["files"]["final.safetensors"]["file"])))
+    network = AdaptedNetwork(backbone.module, backbone.feature_width, entry.result["classes"], 0)
+    network.load_state_dict(read_state(load_file(pack.folder / entry.files["final.safetensors"].file)))
     network.backbone.eval()
     return backbone
 
@@ -90,7 +92,7 @@ def degraded(glyphs: ImageData, suite: TestbedSuite, every: int = 1) -> list[Ima
     """Stand-ins for the SSIM levels: the time of a forward pass does not depend on what is in an image."""
     rows = torch.arange(0, len(glyphs.heldout), every)
     images, labels = glyphs.heldout.batch(rows), glyphs.heldout.labels[rows]
-    return [Images(images, labels) for _ in suite.testbed["ssim"]]
+    return [Images(images, labels) for _ in suite.testbed.ssim]
 
 
 def training(glyphs: ImageData, every: int = 1) -> Images:
@@ -120,10 +122,10 @@ def evidence(
         training_labels=train.labels,
         heldout=found[1:],
         heldout_labels=levels[0].labels,
-        seen=suite.data["seen"],
-        zero_shot=suite.testbed["zero_shot"],
-        penalty=suite.testbed["penalty"],
-        threshold=suite.testbed["kappa_threshold"],
+        seen=suite.data.seen,
+        zero_shot=suite.testbed.zero_shot,
+        penalty=suite.testbed.penalty,
+        threshold=suite.testbed.kappa_threshold,
     )
 
 
@@ -163,8 +165,8 @@ def _write(suite: TestbedSuite, backbones: list[LoadedBackbone], found: list, fo
     )
     cube = make_cube(
         class_statistics(error, kappa),
-        zero_shot=[z / (50 + z) for z in suite.testbed["zero_shot"]],
-        ssim=suite.testbed["ssim"],
+        zero_shot=[z / (50 + z) for z in suite.testbed.zero_shot],
+        ssim=suite.testbed.ssim,
         weights=[backbone.weight_count for backbone in backbones],
         models=[backbone.name for backbone in backbones],
     )
@@ -177,8 +179,8 @@ def per_cell_loop(backbone: LoadedBackbone, suite: TestbedSuite, train: Images, 
     The head is fitted with genbench's own solver, not with scikit-learn's slower one, so that the ratio
     shows the structure alone.
     """
-    seen = suite.data["seen"]
-    for z in suite.testbed["zero_shot"]:
+    seen = suite.data.seen
+    for z in suite.testbed.zero_shot:
         known = (train.labels < seen + z).nonzero()[:, 0]
         for split in levels:
             rows = (split.labels < seen + z).nonzero()[:, 0]

@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from genbench.data.glyphs import DATASET
-from genbench.plugin.contract import BackboneRequest, DataRequest
+from genbench.plugin.offers import BackboneRequest, DataRequest
 from genbench.testbed.heads import Head, fit_heads
 from genbench.zoo.features import extract_features
 from genbench.zoo.mini import BACKBONES

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 
 import genbench
 from genbench.plugin.registry import load_registry
-from genbench.population.architectures import build
+from genbench.population.networks import NetworkInNetwork
 
 NET_A = Path(__file__).parent.parent / "tests" / "golden" / "measures" / "net_a"
 SECONDS = 1.5
@@ -39,9 +39,7 @@ def network() -> genbench.Subject:
     for file in ("final", "init"):
         weights = load_file(NET_A / f"{file}.safetensors")
         depth = 1 + max(int(name.split(".")[1]) for name in weights if name.startswith("blocks."))
-        model = build(
-            "nin", depth=depth, width=weights["conv.weight"].shape[1], channels=3, classes=10, seed=0
-        )
+        model = NetworkInNetwork(depth, weights["conv.weight"].shape[1], channels=3, classes=10)
         model.load_state_dict(weights, strict=False)
         models.append(model)
     assert config

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from genbench.data.digits import DATASET
-from genbench.plugin.contract import DataRequest
-from genbench.population import training
+from genbench.plugin.offers import DataRequest
 from genbench.population.memory import keep_freed_memory
 from genbench.population.networks import Shape, make_network
 from genbench.population.stacked_training import BlockRecipe, NetworkRecipe, train_stacked
@@ -25,6 +25,23 @@ def seconds(work: Callable[[], object]) -> float:
     began = time.process_time()
     work()
     return time.process_time() - began
+
+
+def train_alone(network: nn.Module, images: Tensor, labels: Tensor, recipe: NetworkRecipe) -> None:
+    """One network, as anyone would write it: the epochs, and the loss on the training set after each."""
+    generator = torch.Generator().manual_seed(recipe.order_seed)
+    optimizer = torch.optim.SGD(network.parameters(), recipe.learning_rate, recipe.momentum)
+    for _ in range(EPOCHS):
+        network.train()
+        for rows in torch.randperm(len(labels), generator=generator).split(BATCH):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(network(images[rows]), labels[rows]).backward()
+            optimizer.step()
+        network.eval()
+        with torch.no_grad():
+            logits = network(images)
+        float(nn.functional.cross_entropy(logits, labels))
+        float((logits.argmax(1) == labels).double().mean())
 
 
 def ratio(depth: int, width: int, rounds: int = 3) -> float:
@@ -40,8 +57,7 @@ def ratio(depth: int, width: int, rounds: int = 3) -> float:
 
     def loop() -> None:
         for network, recipe in zip(copy.deepcopy(networks), recipes, strict=True):
-            plain = training.Recipe("sgd", recipe.learning_rate, 0.9, 0.0, BATCH, 1e-9, EPOCHS)
-            training.train(network, images, labels, plain, recipe.order_seed)
+            train_alone(network, images, labels, recipe)
 
     def stack() -> None:
         train_stacked(networks, images, labels, block, recipes)

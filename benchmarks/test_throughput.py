@@ -20,7 +20,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from safetensors.torch import save_file
 
 from genbench.data.images import TensorImages
-from genbench.plugin.contract import BackboneRequest
+from genbench.plugin.offers import BackboneRequest
 from genbench.zoo import clip, efficientnet, lite, mini, timm_models
 from genbench.zoo.features import extract_features
 from genbench.zoo.loaded import LoadedBackbone

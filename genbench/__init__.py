@@ -8,12 +8,16 @@ The public names, all an author of a measure needs:
 - `NotApplicable`: raised by a measure where its mathematics does not apply.
 - `hookimpl`: marks the functions through which a package registers what it offers.
 
+What authors of other plugins need is in `genbench.plugin`.
+
 They are imported on first use, so that `genbench --help` loads neither pluggy nor torch.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from genbench._lazy import names_from
 
 if TYPE_CHECKING:
     from genbench.errors import NotApplicable
@@ -34,13 +38,7 @@ _HOMES = {
     "measure": "genbench.plugin.contract",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'genbench' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = names_from(_HOMES, __name__)
 
 
 def __dir__() -> list[str]:

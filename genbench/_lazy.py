@@ -1,4 +1,4 @@
-"""torch and numpy, imported when first used.
+"""torch and numpy, and a package's public names, imported when first used.
 
 Modules that are loaded by every listing (built-in measures, data sets) must not pay for importing torch or
 numpy, so they write `from genbench._lazy import torch, np`. Type checkers see the real modules.
@@ -6,6 +6,7 @@ numpy, so they write `from genbench._lazy import torch, np`. Type checkers see t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -24,4 +25,15 @@ else:
     torch = _Module("torch")
     np = _Module("numpy")
 
-__all__ = ["np", "torch"]
+__all__ = ["names_from", "np", "torch"]
+
+
+def names_from(homes: Mapping[str, str], package: str) -> Callable[[str], object]:
+    """The `__getattr__` of `package`, which takes each public name from the module that is its home."""
+
+    def find(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(homes[name]), name)
+
+    return find

@@ -1,8 +1,16 @@
-"""The few exceptions and warnings of genbench, each saying who must act."""
+"""The few exceptions and warnings of genbench, each saying who must act, and any exception in one line."""
 
 from __future__ import annotations
 
-__all__ = ["ContractError", "GenbenchWarning", "NotApplicable", "StoreError", "UserError"]
+__all__ = [
+    "ContractError",
+    "GenbenchWarning",
+    "NotApplicable",
+    "StoreError",
+    "UserError",
+    "described",
+    "one_line",
+]
 
 
 class UserError(Exception):
@@ -27,3 +35,15 @@ class NotApplicable(Exception):
 
 class GenbenchWarning(UserWarning):
     """Something a user should know that does not stop the work."""
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """`text` on one line, cut to `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def described(problem: BaseException) -> str:
+    """Type and message of an exception on one line: "ValueError: the file is empty"."""
+    text = one_line(str(problem))
+    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+from test_records import scored_records
 
 from genbench.keys import file_hash
 from genbench.plugin.registry import load_registry
-from genbench.records.provenance import bootstrap_seed, package_versions
-from genbench.records.schema import SCHEMA
-from genbench.records.write import body_hash
-from genbench.run.runs import SUBJECT_VERSION
-from genbench.suites.evidence_old import PopulationEvidence, suite_evidence
+from genbench.population.evidence import PopulationEvidence
+from genbench.records.provenance import package_versions
+from genbench.records.record import SCHEMA
+from genbench.subject.version import SUBJECT_VERSION
+from genbench.suites.evidence_packs import shipped_evidence
+from genbench.suites.kind import kind_of
 
 SUITE = "nin-digits"
 SHA = "0" * 64
@@ -20,7 +23,7 @@ HOSTILE = """<script>document.title = "owned"</script><b onmouseover="x"></b>"""
 
 
 def population_evidence() -> PopulationEvidence:
-    evidence = suite_evidence(SUITE)
+    evidence = shipped_evidence(SUITE)
     assert isinstance(evidence, PopulationEvidence)
     return evidence
 
@@ -36,18 +39,21 @@ def population_records() -> list[dict[str, Any]]:
     near = {label: 10 ** (6 * network["gap"] + 0.2 * noise[label]) for label, network in networks.items()}
     some = {label: other[label] for label, network in networks.items() if network["hp.depth"] > 1}
     harm = {"summary": HOSTILE, "description": f"{HOSTILE}\n\n{HOSTILE}", "category": "margin"}
-    return _scored(
+    return scored_records(
         [
             _record("baseline_size", sizes, category="baseline"),
             _record("near_the_gap", near, paper="001 (27)"),
             _record("hostile", some, higher_means="better", **harm),
             _record("silent", {}),
-        ]
+        ],
+        population_evidence(),
     )
 
 
 def _record(name: str, values: Mapping[str, float], **about: Any) -> dict[str, Any]:
     evidence = population_evidence()
+    pack = evidence.pack
+    assert pack is not None
     built_in = load_registry().measures.get(name)
     readings = [
         {
@@ -55,12 +61,12 @@ def _record(name: str, values: Mapping[str, float], **about: Any) -> dict[str, A
             "reason": "" if subject in values else HOSTILE, "value": values.get(subject),
             "detail": {}, "seconds": 0.5, "shared_seconds": 0.25, "peak_bytes": 1000, "seed": 1, "key": SHA,
         }
-        for subject in evidence.subjects
+        for subject in evidence.networks
     ]  # fmt: skip
     return {
         "schema": SCHEMA,
         "suite": SUITE,
-        "evidence": evidence.pack.hash,
+        "evidence": pack.hash,
         "subject_version": SUBJECT_VERSION,
         "measure": {
             "name": name, "version": built_in.item.version if built_in else "1", "category": "norm",
@@ -74,21 +80,14 @@ def _record(name: str, values: Mapping[str, float], **about: Any) -> dict[str, A
         },
         "provenance": {
             "genbench": "0.1.0", "suite_sha256": file_hash(evidence.suite.path),
-            "evidence": evidence.pack.version, "data_sha256": evidence.data_sha256,
-            "networks": evidence.networks, "packages": package_versions(),
+            "evidence": pack.version, "data_sha256": pack.manifest.data_hash,
+            "networks": kind_of(evidence.suite).weight_hashes(pack, evidence.networks),
+            "packages": package_versions(),
             "platform": {"system": "Linux", "machine": "x86_64", "libc": "", "python": "3.11"},
-            "seeds": {"bootstrap": bootstrap_seed(SUITE)}, "git": None,
+            "seeds": {"bootstrap": evidence.suite.bootstrap_seed}, "git": None,
             "command": f"genbench run --suite {SUITE} --measure {name}",
         },
         "readings": readings,
         "cost": {"seconds": 0.5 * len(readings), "shared_seconds": 0.25 * len(readings), "peak_bytes": 1000},
         "statuses": dict(Counter(reading["status"] for reading in readings)),
     }  # fmt: skip
-
-
-def _scored(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """All together: one by one takes seconds each."""
-    for record, score in zip(records, population_evidence().judge(records), strict=True):
-        record["sign_error"] = None if score is None else score.record()
-        record["sha256"] = body_hash(record)
-    return list(records)

@@ -161,7 +161,8 @@ def test_a_name_with_an_argument(run, tmp_path) -> None:
 
 def test_plan_does_nothing(run, tmp_path, tiny_suite) -> None:
     result = run("plan", "--measure", "path_norm", "--suite", tiny_suite, "--store", "s")
-    assert "20 of 20 cells to compute" in result.stdout
+    # Two pools of images; three stacks, with their evidence, of one network each; four measures on them.
+    assert f"{2 + 3 * 3 + 4 * 3} of 23 cells to compute" in result.stdout
     assert not (tmp_path / "s").exists()
 
 
@@ -336,7 +337,7 @@ def test_a_terminal_gets_tables_and_bars(tmp_path, tiny_suite) -> None:
 
     assert "───" in on_terminal("measures")
     shown = on_terminal("run", "--measure", "path_norm", "--suite", tiny_suite, "--jobs", "1")
-    assert "train network" in shown
+    assert "train a stack" in shown
     assert "━" in shown
     assert "sign-error" in shown
 

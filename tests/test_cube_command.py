@@ -231,9 +231,10 @@ def test_the_marginal_figure_draws_eq_5_with_the_star_in_every_panel(
     built: tuple[Path, dict[str, Any]], cubes: dict[str, xr.Dataset]
 ) -> None:
     from genbench.testbed.cube_figures import marginal_figure
+    from genbench.testbed.tradeoff_point import TradeOff
 
     cube, point = cubes["mini-clip"], family(built[1], "mini-clip")["trade_off"]
-    panels = marginal_figure(cube, point).axes
+    panels = marginal_figure(cube, TradeOff.from_record(point)).axes
     places = [("ssim", (0, 2), "ssim"), ("zero_shot", (1, 2), "zero_shot"), ("weights", (0, 1), "model_size")]
     assert len(panels) == 3
     for axes, (axis, others, at) in zip(panels, places, strict=True):
@@ -263,7 +264,7 @@ def test_heat_maps_show_every_model_on_one_scale(cubes: dict[str, xr.Dataset]) -
 
 def test_names_in_figures_are_plain_text() -> None:
     from genbench.display.figures import inline_svg
-    from genbench.testbed.cube_figures import Point, ScatterPanel, reading_scatter
+    from genbench.display.scatter import Point, ScatterPanel, reading_scatter
 
     points = [Point("a:<b>$x$", "<script>$", 1.0, 0.2), Point("a:c&d", "other", 1e4, 0.1)]
     panel = ScatterPanel("t<", "error", points, [("a:<b>$x$", "a:c&d")])

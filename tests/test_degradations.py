@@ -20,7 +20,7 @@ from torch.nn.functional import interpolate
 from genbench.data.glyphs import DATASET
 from genbench.data.images import TensorImages
 from genbench.errors import ContractError, UserError
-from genbench.plugin.contract import DataRequest, DegradationTask, Dial
+from genbench.plugin.offers import DataRequest, DegradationTask, Dial
 from genbench.plugin.registry import Registry, Source, _register, load_registry
 from genbench.testbed.degradations import DEFAULT, autoencoder, fgsm
 from genbench.testbed.degradations.calibrate import Calibrated, calibrate, degrade
@@ -279,7 +279,7 @@ def test_only_images_of_the_batch_are_read() -> None:
 
 PLUGIN = """
 import genbench
-from genbench.plugin.contract import Degradation, Dial
+from genbench.plugin.offers import Degradation, Dial
 
 def fit(task):
     mean = task.images.float().mean(dim=0) / 255

@@ -215,7 +215,8 @@ def test_quick_results_are_marked_and_kept_apart(run, tmp_path, reference) -> No
     assert quick.returncode == 0, quick.stderr
     assert '"quick": true' in quick.stdout
     added = finished(reference) - full
-    assert len(added) == 2 + 2 + len(MEASURES) + 2  # data, network and evidence, readings, two more baselines
+    # Two pools of images; a stack, its evidence and its one network; readings, with two more baselines.
+    assert len(added) == 2 + 3 + len(MEASURES) + 2
     text = run("run", "--measure", "path_norm", "--suite", "tiny.toml", "--store", "reference", "--quick")
     assert "tiny (quick)" in text.stdout
     assert "not comparable with full results" in text.stdout

@@ -26,7 +26,7 @@ from genbench.data.glyphs.outline import coverage
 from genbench.data.glyphs.render import draw
 from genbench.data.images import ImageData
 from genbench.errors import UserError
-from genbench.plugin.contract import DataRequest
+from genbench.plugin.offers import DataRequest
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ def test_coverage_of_a_disc_has_its_area() -> None:
 def test_listing_the_embedded_data_and_zoo_does_not_import_torch() -> None:
     code = (
         "import sys\n"
-        "from genbench.plugin.contract import BackboneRequest, DataRequest\n"
+        "from genbench.plugin.offers import BackboneRequest, DataRequest\n"
         "from genbench.data.glyphs import DATASET\n"
         "from genbench.zoo.mini import BACKBONES\n"
         "DATASET.available(DataRequest())\n"

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from genbench.data.glyphs import DATASET
-from genbench.plugin.contract import BackboneRequest, DataRequest
+from genbench.plugin.offers import BackboneRequest, DataRequest
 from genbench.testbed.heads import Head, Standardiser, fit_heads, prototypes
 from genbench.zoo.features import extract_features
 from genbench.zoo.mini import BACKBONES

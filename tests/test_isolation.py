@@ -7,6 +7,9 @@ import json
 import pytest
 from conftest import TINY_SUITE, readings
 
+from genbench.population.plan import plan_population
+from genbench.suites import load_suite
+
 HOSTILE = {
     "raises": (
         "raise ValueError('the third layer is missing')",
@@ -105,14 +108,17 @@ def test_a_failed_reading_is_tried_again_and_a_kept_one_is_not(run, tmp_path, ti
 
 def test_a_measure_s_process_maps_no_held_out_file(run, tmp_path, tiny_suite) -> None:
     """The evidence is computed by the same worker, and yet a measure finds no trace of it."""
+    plan = plan_population(load_suite(str(tiny_suite)))
+    hidden = [cell.key for cell in (plan.heldout_data, *plan.blocks, *plan.evidence)]
     (tmp_path / "spy.py").write_text(
         "import genbench\n"
         "@genbench.measure\ndef spy(subject):\n    'Looks around.'\n"
         "    maps = open('/proc/self/maps').read()\n"
         "    import os\n"
         "    files = [os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if n != '3']\n"
-        "    assert 'heldout' not in maps and 'evidence' not in maps, maps\n"
-        "    assert not any('heldout' in f or 'evidence' in f or 'sqlite' in f for f in files), files\n"
+        f"    hidden = {hidden}\n"
+        "    assert not any(key in maps for key in hidden), maps\n"
+        "    assert not any(key in f for f in files for key in [*hidden, 'sqlite']), files\n"
         "    import gc, torch\n"
         "    sizes = {len(o) for o in gc.get_objects() if isinstance(o, torch.Tensor) and o.ndim == 4}\n"
         "    assert 719 not in sizes, sizes\n"

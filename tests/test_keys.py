@@ -10,8 +10,23 @@ from genbench.engine.cells import Step, make_cell
 from genbench.keys import KEY_RECIPE, canonical_json, cell_key, derive_seed
 from genbench.plugin.registry import find_measure
 from genbench.population.plan import plan_population
-from genbench.run.runs import make_plan
+from genbench.run.plan import make_plan
 from genbench.suites import load_suite
+from genbench.suites.evidence_packs import find_pack
+from genbench.suites.kind import kind_of
+
+KEYS = {
+    "mini": (164, "72e06e473639ec8606a1f1a8eb34b745ce3247eaaa0cfcea50602432a78603bc"),
+    "nin-digits": (309, "617a3cc8bdcb304bcf469db5ead0f0262bd079262ac76996652ebd78f802322e"),
+    "domains": (74, "b9b2dbb5451143dc8c39f6a5d4b883259fbf117f85383ec493aaae83e73d7a3d"),
+    "nin-glyphs": (99, "59316cfb0215e8b23d02fb50cafd96f510b453e4af0f7c0eb42b0a2af8f84578"),
+}
+"""Suite to the number of its cells and the hash of their keys."""
+PACKED = {
+    "mini": (18, "1fbe5f097374e7616a9b51165b98f1b70da1a87e35d5c2424f8fd6a11e38d0a2"),
+    "nin-digits": (308, "7f1887625cee96ce9963c19fa2d3414b58c67d204bc41a9cae72e0d53f9ca283"),
+}
+"""The same with the evidence packs that ship."""
 
 
 def test_a_key_is_the_sha256_of_this_text() -> None:
@@ -26,11 +41,24 @@ def test_a_key_is_the_sha256_of_this_text() -> None:
 def test_keys_of_the_digits_suite_are_pinned() -> None:
     """If this fails, every stored result in the world is orphaned: raise a version and say so."""
     plan = make_plan(load_suite("digits"), find_measure("path_norm"))
-    first = plan.evidence.subjects[0]
+    first = plan.evidence.networks[0]
     assert plan.evidence.training_data.key == PINNED["training_data"]
     assert first.network.key == PINNED["network"]
     assert first.truth.key == PINNED["evidence"]
     assert plan.readings["path_norm", first.label].key == PINNED["reading"]
+
+
+@pytest.mark.parametrize(
+    ("name", "from_pack"), [*((name, False) for name in KEYS), *((name, True) for name in PACKED)]
+)
+def test_keys_of_shipped_suites_are_pinned(name, from_pack) -> None:
+    """All cells of a suite, in their order: stored results stay valid however suites are read and planned."""
+    suite = load_suite(name)
+    pack = find_pack(suite) if from_pack else None
+    assert from_pack == (pack is not None)
+    keys = [cell.key for cell in kind_of(suite).plan(suite, pack).cells()]
+    expected = (PACKED if from_pack else KEYS)[name]
+    assert (len(keys), hashlib.sha256("\n".join(keys).encode()).hexdigest()) == expected
 
 
 def test_everything_that_determines_a_result_is_in_its_key() -> None:
@@ -78,8 +106,8 @@ def test_canonical_json_refuses_nan() -> None:
 
 
 PINNED = {
-    "training_data": "a01591893b49c615c079ba1aa2c076b3452905977cd1ed9b14f5632fb67b7654",
-    "network": "b8331e44b6fea94049fbe93df4ba68e71ec53c11eb96948e85ee8d768f589faf",
-    "evidence": "c6ed5aef9a6b17c61736a91b6e68254f0dcb8b877c0dfe421b86d650d9d84992",
-    "reading": "0f903b6bbd1b35d1d3ab66dce178f8279ba9653cf6d2ff2a69f12331e3fdb219",
+    "training_data": "420323bffddea3e05a8ed4ed01797c387e2f489078f176ac357d0b1d9996e12e",
+    "network": "63025426fe51fa17d5e526f6e189f30430bd1317272086ce1ae48e6bdc20596e",
+    "evidence": "23bd38c97bc38d20f5fc073f9ff53477e7e6863de45e370a82f78d4d4abfd338",
+    "reading": "0fc86eab03d322282e0be173aee13925abf52df6158a5fee4b8296dd4dc36aeb",
 }

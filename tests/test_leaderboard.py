@@ -7,8 +7,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from conftest import Run
+from genbench.suites.evidence_old import suite_evidence
 from test_records import make_record, numbers, write
 
 from genbench.errors import UserError
@@ -19,9 +21,10 @@ from genbench.leaderboard.recompute import Agreement, draw, what_differs
 from genbench.leaderboard.submission import accept
 from genbench.leaderboard.trust import CONFORMANCE, read_trust, trust_of
 from genbench.leaderboard.verify import remember
+from genbench.records.convert import convert
+from genbench.records.record import Record
 from genbench.records.validate import read_record
 from genbench.records.write import body_hash
-from genbench.suites.evidence_old import suite_evidence
 
 COMMITTED = Path(__file__).parent.parent / "leaderboards"
 HOSTILE = (
@@ -195,11 +198,15 @@ def agreement(measure: str, subject: str, found: float) -> Agreement:
     return Agreement(measure, subject, 1.0, found, "ok", "ok")
 
 
+def typed(name: str, seed: int) -> Record:
+    return convert(make_record(name, numbers(seed)), Record)
+
+
 def test_trust_is_earned_and_lost(tmp_path) -> None:
-    record, other = make_record("first", numbers(1)), make_record("second", numbers(2))
+    record, other = typed("first", 1), typed("second", 2)
     passed = {"passed": True, "checks": 9, "genbench": "0.1.0", "findings": {"permuted units": "unchanged"}}
 
-    def trust(record: dict[str, Any]) -> Any:
+    def trust(record: Record) -> Any:
         return trust_of(record, read_trust(tmp_path, "mini"), read_trust(tmp_path, CONFORMANCE))
 
     assert trust(record).level == "claimed"
@@ -210,9 +217,9 @@ def test_trust_is_earned_and_lost(tmp_path) -> None:
     remember(tmp_path, [record, other], [agreement("first", "a", 1.0), agreement("first", "b", 1.0 + 1e-9)])
     assert trust(record).level == "reproduced"
     assert trust(record).reproduced == ["a", "b"]
-    again = make_record("first", numbers(9))
+    again = typed("first", 9)
     assert trust(again).level == "checked", "other readings of the same code are to be recomputed anew"
-    again["plugin"]["sha256"] = "1" * 64
+    again = msgspec.structs.replace(again, plugin=msgspec.structs.replace(again.plugin, sha256="1" * 64))
     assert trust(again).level == "claimed", "other code starts anew"
     remember(tmp_path, [record, other], [agreement("first", "c", 1.1)])
     assert trust(record).level == "checked", "a reading that differs takes the mark away"
@@ -234,7 +241,7 @@ def test_agreement_is_to_the_bit_or_the_tolerance() -> None:
 
 
 def test_a_draw_is_a_function_of_its_seed() -> None:
-    found = [make_record("params", numbers(1)), make_record("not_installed", numbers(2))]
+    found = [typed("params", 1), typed("not_installed", 2)]
     assert draw(found, 4, seed=0) == draw(found, 4, seed=0)
     assert draw(found, 4, seed=0) != draw(found, 4, seed=1)
     assert draw(found, 100, seed=0).keys() == {"params"}
@@ -258,10 +265,10 @@ def test_what_is_stored_is_recorded_in_the_same_bytes_again(quick_store, run: Ru
     names = ("baseline_constant", "baseline_random", "baseline_size", "params")
     assert sorted(texts[0]) == [f"mini-quick/{name}.json" for name in names]
     record = read_record(tmp_path / "first" / "mini-quick" / "params.json")
-    assert record["statuses"] == {"ok": 6}
-    assert record["evidence"] is None, "built here, not out of a pack"
-    assert record["provenance"]["command"] == "genbench run --suite mini-quick --measure params"
-    assert len({reading["key"] for reading in record["readings"]}) == 6
+    assert record.statuses == {"ok": 6}
+    assert record.evidence is None, "built here, not out of a pack"
+    assert record.provenance.command == "genbench run --suite mini-quick --measure params"
+    assert len({reading.key for reading in record.readings}) == 6
     done = run("leaderboard", "build", "--records", "first", "--to", "boards")
     assert done.returncode == 2
     assert "ships no evidence pack" in done.stderr
@@ -290,7 +297,7 @@ def test_what_differs_is_said() -> None:
 
     record = make_record("params", numbers(1))
     record["provenance"]["packages"]["numpy"] = "0.1"
-    found = what_differs(record, load_registry().measures["params"])
+    found = what_differs(convert(record, Record), load_registry().measures["params"])
     assert found[0].startswith("numpy was 0.1 and is ")
     assert found[-1] == "the source code of the measure is another"
 

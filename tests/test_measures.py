@@ -15,7 +15,7 @@ from torch import nn
 
 import genbench
 from genbench.plugin.registry import load_registry
-from genbench.population.architectures import build
+from genbench.population.networks import NetworkInNetwork
 
 GOLDEN = Path(__file__).parent / "golden" / "measures"
 
@@ -65,7 +65,7 @@ def golden_network(net: str) -> tuple[genbench.Subject, dict]:
         weights = load_file(folder / f"{file}.safetensors")
         width = weights["conv.weight"].shape[1]
         depth = 1 + max(int(name.split(".")[1]) for name in weights if name.startswith("blocks."))
-        model = build("nin", depth=depth, width=width, channels=3, classes=10, seed=0)
+        model = NetworkInNetwork(depth, width, channels=3, classes=10)
         model.load_state_dict(weights, strict=False)
         missing = {key for key in model.state_dict() if key not in weights}
         assert all("num_batches_tracked" in key for key in missing), (config, missing)

@@ -11,9 +11,9 @@ from test_subject import trained_looking
 from torch import nn
 
 import genbench
-from genbench.plugin.contract import BackboneRequest
+from genbench.plugin.offers import BackboneRequest
 from genbench.plugin.registry import load_registry
-from genbench.population.architectures import build
+from genbench.population.networks import NetworkInNetwork
 from genbench.subject.cut import cut_after_first_block
 from genbench.subject.folding import fold_batch_norm
 from genbench.subject.paths import log_path_sum
@@ -248,7 +248,7 @@ def test_multiplied_activations_have_no_path_norm() -> None:
     [
         (lambda: mini("mini-clip:rn4"), "0.layer1"),
         (lambda: mini("mini-efficientnet:b0"), "0.network._blocks.0"),
-        (lambda: build("nin", depth=2, width=4, channels=3, classes=5, seed=0).eval(), "blocks.0"),
+        (lambda: NetworkInNetwork(depth=2, width=4, channels=3, classes=5).eval(), "blocks.0"),
     ],
 )
 def test_the_first_block_and_the_rest_make_the_network(make, where) -> None:

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from genbench.data.glyphs import DATASET
 from genbench.data.images import ImageData
 from genbench.errors import UserError
-from genbench.plugin.contract import BackboneRequest, DataRequest
+from genbench.plugin.offers import BackboneRequest, DataRequest
 from genbench.zoo.loaded import LoadedBackbone
 from genbench.zoo.mini import BACKBONES, pretrain
 from genbench.zoo.mini.files import FOLDER

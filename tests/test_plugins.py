@@ -77,7 +77,8 @@ def site(tmp_path: Path) -> Path:
 
 
 def with_site(site: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{site}:{Path(__file__).parent.parent}"}  # and this genbench
+    paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def test_every_hook_has_one_line_of_documentation_and_is_used_by_the_builtins() -> None:
@@ -85,12 +86,11 @@ def test_every_hook_has_one_line_of_documentation_and_is_used_by_the_builtins() 
 
     hooks = [name for name in vars(hookspecs) if name.startswith("genbench_")]
     assert sorted(hooks) == [
-        "genbench_backbones", "genbench_datasets", "genbench_degradations",
-        "genbench_executors", "genbench_measures", "genbench_suites",
+        "genbench_backbones", "genbench_datasets", "genbench_degradations", "genbench_executors",
+        "genbench_measures", "genbench_suite_kinds", "genbench_suites",
     ]  # fmt: skip
     for name in hooks:
         assert getattr(hookspecs, name).__doc__
-    for name in ("genbench_measures", "genbench_datasets", "genbench_suites", "genbench_executors"):
         assert getattr(builtin, name)()
 
 

@@ -15,21 +15,20 @@ from safetensors.torch import load_file
 
 from genbench.data import digits, glyphs
 from genbench.data.corruptions import CORRUPTIONS, corrupt
-from genbench.engine.cells import Outcome, Status, make_cell
-from genbench.engine.steps import load_step
+from genbench.engine.cells import Outcome, Status, Step, make_cell
+from genbench.engine.steps import load_named
 from genbench.engine.store import Store
 from genbench.errors import UserError
-from genbench.plugin.contract import DataRequest
-from genbench.population.block_plan import BlockPlan
+from genbench.plugin.offers import DataRequest
 from genbench.population.domain_folder import load_domains
-from genbench.population.plan import plan_population
+from genbench.population.plan import HELDOUT, SHIFTS, TRAINING, plan_population
 from genbench.population.pools import Choice, heldout_images, training_set
-from genbench.population.suite import CORRUPTION_NAMES
-from genbench.suites import PopulationSuite, load_suite
+from genbench.population.suite import CORRUPTION_NAMES, PopulationSuite
+from genbench.suites import load_suite
 
 SUITE = """
 name = "tiny-blocks"
-summary = "a few stacked networks"
+summary = "a few networks"
 kind = "population"
 
 [data]
@@ -41,7 +40,6 @@ severities = [1, 5]
 shifted_images = 100
 
 [train]
-stacked = true
 architecture = "fcn"
 optimizer = "sgd"
 momentum = 0.9
@@ -67,12 +65,12 @@ def suite_file(tmp_path: Path) -> Path:
     return path
 
 
-def pool(folder: Path, kind: str, datasets: list[str], **inputs: object) -> Path:
+def pool(folder: Path, step: Step, datasets: list[str], **inputs: object) -> Path:
     """A pool as the engine stores it; the folder of its cell."""
     given = {"datasets": datasets, "domains": False, "seed": 0, **inputs}
     with Store(folder) as store:
-        cell = make_cell(f"population_{kind}", kind, given)
-        result = load_step(cell.kind)(given, {}, store.stage(cell.key))
+        cell = make_cell(step, "images", given)
+        result = load_named(step.function)(given, {}, store.stage(cell.key))
         store.commit(cell, Outcome(Status.OK, result=result), {})
         return store.folder(cell.key)
 
@@ -94,8 +92,7 @@ def test_suites_that_ship(name, networks) -> None:
     assert str(networks) in suite.summary.replace(",", "")
     plan = plan_population(suite)
     quick = plan_population(load_suite(name, quick=True))
-    assert isinstance(plan, BlockPlan)
-    assert len(plan.subjects) == networks == sum(len(block.inputs["networks"]) for block in plan.blocks)
+    assert len(plan.networks) == networks == sum(len(block.inputs["networks"]) for block in plan.blocks)
     keys = [cell.key for cell in [*plan.cells(), *quick.cells()]]
     assert len(set(keys)) == len(keys)
 
@@ -106,18 +103,16 @@ def test_nin_digits_is_the_grid_the_issue_asks_for() -> None:
     assert {name: len(values) for name, values in suite.grid.items()} == {
         "train_size": 2, "depth": 3, "width": 3, "learning_rate": 3, "seed": 5,
     }  # fmt: skip
-    assert (suite.train["architecture"], suite.train["stop_cross_entropy"]) == ("nin", 0.01)
+    assert (suite.train.architecture, suite.train.stop_cross_entropy) == ("nin", 0.01)
 
 
 def test_networks_that_differ_in_rates_and_seeds_share_a_block() -> None:
     plan = plan_population(load_suite("nin-digits"))
-    assert isinstance(plan, BlockPlan)
     assert [len(block.inputs["networks"]) for block in plan.blocks] == [15] * 18
 
 
 def test_adaptive_optimizers_take_their_share_of_the_learning_rate() -> None:
     plan = plan_population(load_suite("cifar10-ood"))
-    assert isinstance(plan, BlockPlan)
     rates = {"sgd": set(), "adam": set(), "rmsprop": set()}
     for block in plan.blocks:
         for network in block.inputs["networks"]:
@@ -133,7 +128,7 @@ def test_suites_know_every_corruption() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("stacked = true", "stacked = 1", "train.stacked = 1, expected true or false"),
+        ("[train]", "[train]\nstacked = true", "unknown key 'train.stacked'"),
         ('"contrast"]', '"snow"]', "each the name of a corruption"),
         ("severities = [1, 5]", "severities = [0]", "each an integer from 1 to 5"),
         ('corruptions = ["gaussian_noise", "contrast"]\n', "", "there is no data.corruptions"),
@@ -143,6 +138,21 @@ def test_suites_know_every_corruption() -> None:
         ("depth = 1", "depth = 1\ndropout = 1.0", "train.dropout = 1.0, expected a number in [0, 1)"),
         ("depth = 1", "depth = 1\nlabel_noise = 0.1", "unknown key 'train.label_noise'"),
         ("[grid]", "[grid]\nlabel_noise = [0.0, 2.0]", "grid.label_noise = 2.0"),
+        ("seed = 0\n", "", "lacks data.seed, an integer of at least 0"),
+        (
+            "learning_rate = 0.1",
+            "learning_rate = inf",
+            "train.learning_rate = inf, expected a positive",
+        ),
+        ("depth = 1", "depth = true", "train.depth = True, expected an integer of at least 1"),
+        ("depth = 1", "depth = 1.0", "train.depth = 1.0, expected an integer of at least 1"),
+        (
+            "severities = [1, 5]",
+            "severities = [1, 1]",
+            "a list of different values, each an integer",
+        ),
+        ("[data]", "[data]\ntraining_pool = 100", "100 images are not enough for a train_size of 160"),
+        ("[data]", "[data]\ntraining_pool = 200", "training_pool and heldout_size exclude each other"),
     ],
 )
 def test_a_wrong_suite_gets_a_sentence(suite_file, old, new, words) -> None:
@@ -153,11 +163,20 @@ def test_a_wrong_suite_gets_a_sentence(suite_file, old, new, words) -> None:
     assert words in str(problem.value)
 
 
+def test_a_whole_number_stays_whole(suite_file) -> None:
+    """Keys tell 0 from 0.0: what a user wrote is what is hashed."""
+    suite_file.write_text(SUITE.replace("weight_decay = 0.0", "weight_decay = 0"))
+    suite = load_suite(str(suite_file))
+    assert isinstance(suite, PopulationSuite)
+    assert repr(suite.evidence()["train"]["weight_decay"]) == "0"
+    assert repr(plan_population(suite).blocks[0].inputs["networks"][0]["weight_decay"]) == "0"
+
+
 # -- images ------------------------------------------------------------------------------------------
 
 
 def test_smaller_training_sets_are_part_of_larger_ones(tmp_path) -> None:
-    folder = pool(tmp_path / "pool", "training", ["digits"])
+    folder = pool(tmp_path / "pool", TRAINING, ["digits"])
     small, large = (training_set(folder, Choice("digits", size, 0.0, "", 3)) for size in (50, 400))
     assert torch.equal(small.labels, large.labels[:50])
     raw = digits.DATASET.load(DataRequest()).train.batch(range(1078)).float() / 255
@@ -170,7 +189,7 @@ def test_smaller_training_sets_are_part_of_larger_ones(tmp_path) -> None:
 
 
 def test_label_noise_draws_a_share_of_the_labels_anew(tmp_path) -> None:
-    folder = pool(tmp_path / "pool", "training", ["digits"])
+    folder = pool(tmp_path / "pool", TRAINING, ["digits"])
     clean, noisy, again = (
         training_set(folder, Choice("digits", 1000, share, "", 0)) for share in (0.0, 0.4, 0.4)
     )
@@ -181,8 +200,8 @@ def test_label_noise_draws_a_share_of_the_labels_anew(tmp_path) -> None:
 
 
 def test_a_domain_that_is_left_out_is_not_trained_on(tmp_path) -> None:
-    training = pool(tmp_path / "a", "training", ["glyphs"], domains=True)
-    heldout = pool(tmp_path / "b", "heldout", ["glyphs"], domains=True)
+    training = pool(tmp_path / "a", TRAINING, ["glyphs"], domains=True)
+    heldout = pool(tmp_path / "b", HELDOUT, ["glyphs"], domains=True)
     data = glyphs.DATASET.load(DataRequest())
     choice = Choice("glyphs", 3600, 0.0, "mono", 0)
     place = data.domain_names.index("mono")
@@ -197,7 +216,7 @@ def test_a_domain_that_is_left_out_is_not_trained_on(tmp_path) -> None:
     with pytest.raises(UserError, match="glyphs has no domain 'gothic'; it has sans, mono, serif"):
         heldout_images(heldout, Choice("glyphs", 10, 0.0, "gothic", 0), inside=True)
     with pytest.raises(UserError, match="digits has no domains to leave out"):
-        pool(tmp_path / "c", "training", ["digits"], domains=True)
+        pool(tmp_path / "c", TRAINING, ["digits"], domains=True)
 
 
 def test_a_folder_of_domains_is_read_as_domainbed_lays_it_out(tmp_path) -> None:
@@ -333,10 +352,9 @@ def test_one_worker_gives_the_same_bits(run: Run, finished, tmp_path) -> None:
 
 def test_a_reading_opens_one_network_of_its_block(finished) -> None:
     plan = plan_population(load_suite(str(finished["folder"] / "blocks.toml")))
-    assert isinstance(plan, BlockPlan)
     cells = finished["folder"] / "store" / "cells"
     folder = {path.parent.name: path.parent for path in cells.rglob("manifest.json")}
-    subject = plan.subjects[5]
+    subject = plan.networks[5]
     block = folder[subject.network.parents["block"]]
     one = load_file(folder[subject.network.key] / "final.safetensors")
     stacked = load_file(block / "final.safetensors")
@@ -351,11 +369,11 @@ def test_a_reading_opens_one_network_of_its_block(finished) -> None:
 
 
 def test_corrupted_images_come_from_the_held_out_ones(tmp_path) -> None:
-    heldout = pool(tmp_path / "heldout", "heldout", ["digits"], heldout_size=50)
+    heldout = pool(tmp_path / "heldout", HELDOUT, ["digits"], heldout_size=50)
     out = tmp_path / "shifts"
     out.mkdir()
     inputs = {"corruptions": ["contrast"], "severities": [5], "shifted_images": None, "seed": 0}
-    load_step("population_shifts")(inputs, {"heldout": heldout}, out)
+    load_named(SHIFTS.function)(inputs, {"heldout": heldout}, out)
     images, labels = heldout_images(heldout, Choice("digits", 0, 0.0, "", 0), inside=False)
     stored = load_file(out / "digits.safetensors")
     assert torch.equal(stored["labels"], labels)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from conftest import Run
@@ -17,6 +18,9 @@ from genbench.errors import UserError
 from genbench.leaderboard.board import Board, board_document, read_boards
 from genbench.leaderboard.build import Folders, build
 from genbench.leaderboard.export import export
+from genbench.records.convert import convert
+from genbench.records.record import Record
+from genbench.records.results import result_of
 from genbench.records.validate import judged_records, read_record
 from genbench.records.write import body_hash, record_text
 from genbench.scoring import read_table, robust_sign_error
@@ -75,17 +79,12 @@ def test_the_board_shows_every_score(board: Board) -> None:
 
 def test_the_published_table_gives_the_published_scores(board: Board, boards: Folders) -> None:
     """`genbench score` on the board's CSV: what a reader can do without this code's evidence."""
-    known = {row.name: _Known(row.record["measure"]) for row in board.rows}
+    known = {row.name: row.record.measure for row in board.rows}
     table = read_table(boards.boards / f"{SUITE}.csv", known_measures=known)
     found = population_scores(score_table(table))
     for row in board.rows:
         if isinstance(row.score, PopulationScore):
             assert_same_numbers(found[row.name].scores, row.score.scores)
-
-
-class _Known:
-    def __init__(self, about: dict[str, Any]) -> None:
-        self.higher_means, self.logarithm = about["higher_means"], about["logarithm"]
 
 
 def assert_same_numbers(one: Any, other: Any) -> None:
@@ -98,8 +97,9 @@ def assert_same_numbers(one: Any, other: Any) -> None:
 
 def test_a_measure_has_the_same_scores_whatever_stands_beside_it(records: list[dict[str, Any]]) -> None:
     evidence = population_evidence()
-    (alone,) = evidence.judge(records[1:2])
-    together = evidence.judge(records)[1]
+    results = [result_of(convert(record, Record)) for record in records]
+    (alone,) = [one.score for one in evidence.judge(results[1:2]).results]
+    together = evidence.judge(results).results[1].score
     assert_same_numbers(alone.scores, together.scores)
     np.testing.assert_allclose(alone.resampled, together.resampled, atol=1e-9)
 
@@ -119,7 +119,9 @@ def test_recorded_scores_become_the_table_they_came_from(records: list[dict[str,
     frame = scores_frame({r["measure"]["name"]: r["sign_error"]["scores"] for r in records[:2]})
     assert set(frame["score"]) == set(SCORES)
     evidence = population_evidence()
-    again = robust_sign_error(evidence.records(records[:2]))
+    again = robust_sign_error(
+        evidence.network_table([result_of(convert(record, Record)) for record in records[:2]])
+    )
     mine = frame[frame["score"] == "sign_error"].sort_values(["measure", "part", "statistic"])
     theirs = again.sort_values(["measure", "part", "statistic"])
     np.testing.assert_allclose(mine["value"].to_numpy(), theirs["value"].to_numpy(), atol=1e-12)
@@ -188,7 +190,7 @@ def test_a_forged_record_is_refused(
 def test_a_sound_record_is_taken(records: list[dict[str, Any]], tmp_path: Path) -> None:
     paths = [write(tmp_path, record) for record in records]
     found = judged_records(paths, population_evidence())
-    assert [record for record, _ in found] == records
+    assert [msgspec.to_builtins(record) for record in found.records] == records
 
 
 def test_the_paper_kit_of_a_population(board: Board, boards: Folders, tmp_path: Path) -> None:

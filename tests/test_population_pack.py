@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,28 @@ import pytest
 from conftest import Run, command
 from test_population_blocks import SUITE
 
+import genbench
+from genbench.engine.cells import Outcome, Status
 from genbench.errors import UserError
-from genbench.packs.pack import PACKS, find_pack, read_pack
-from genbench.population.block_plan import plan_blocks
+from genbench.packs.manifest import PackedFile
+from genbench.packs.pack import Pack, copy_files, read_pack
+from genbench.plugin.contract import MeasureInfo
+from genbench.plugin.registry import Source
+from genbench.population.evidence import PopulationEvidence
+from genbench.population.manifest import PackedBlock, PopulationManifest
+from genbench.population.plan import plan_population
+from genbench.population.suite import PopulationSuite
 from genbench.scoring.robust import robust_sign_error
-from genbench.suites import PopulationSuite, load_suite, read_suite
-from genbench.suites.evidence_old import PopulationEvidence, suite_evidence
+from genbench.suites import Suite, load_suite, read_suite
+from genbench.suites.evidence_packs import find_pack, shipped_evidence
+from genbench.suites.kind import kind_of
+from genbench.suites.result import MeasureResult
+
+PACKS = Path(__file__).parent.parent / "genbench" / "suites" / "packs"
 
 pytestmark = pytest.mark.xdist_group("population_pack")  # one worker trains for all
+
+PACKS = Path(genbench.__file__).parent / "suites" / "packs"
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +101,9 @@ def test_verifying_finds_a_pack_of_other_networks(made: Path, run: Run) -> None:
     assert "3 of 4 agree to the bit" in done.stdout
 
 
-@pytest.mark.parametrize("file", ["stack-00.final.safetensors", "stack-02.evidence.safetensors"])
+@pytest.mark.parametrize(
+    "file", ["stack-00.final.safetensors", "initial-01.safetensors", "stack-02.evidence.safetensors"]
+)
 def test_a_damaged_pack_is_named(made: Path, run: Run, tmp_path: Path, file: str) -> None:
     shutil.copytree(made / "pack", tmp_path / "pack")
     content = bytearray((tmp_path / "pack" / file).read_bytes())
@@ -99,17 +116,35 @@ def test_a_damaged_pack_is_named(made: Path, run: Run, tmp_path: Path, file: str
     assert "Traceback" not in done.stderr
 
 
+def test_stacks_that_begin_alike_are_stored_once_and_come_out_as_they_went_in(made: Path) -> None:
+    """Two training sets, two widths, three seeds: of twelve initial states six differ."""
+    from safetensors.torch import load_file
+
+    pack = read_pack(made / "pack", PopulationManifest)
+    assert sorted({entry.file for entry in pack.manifest.shared.values()}) == [
+        "initial-00.safetensors", "initial-01.safetensors",
+    ]  # fmt: skip
+    assert sum(len(load_file(f)["head.bias"]) for f in pack.folder.glob("initial-*")) == 6
+    for place, block in enumerate(plan_population(read_suite(made / "blocks.toml")).blocks):
+        entry = blocks(pack)[place].trained.files["initial.safetensors"]
+        assert not (pack.folder / entry.file).exists()
+        with tempfile.TemporaryDirectory() as folder:
+            copy_files(pack.folder, {"out": entry}, Path(folder), pack.manifest.shared)
+            (original,) = (made / "store" / "cells").glob(f"*/{block.key}/initial.safetensors")
+            assert (Path(folder) / "out").read_bytes() == original.read_bytes()
+
+
 def test_a_file_that_is_read_in_place_is_checked_too(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made / "pack", tmp_path / "pack")
-    pack = read_pack(tmp_path / "pack")
-    entry = pack.manifest["blocks"][0]["judged"]["files"]["evidence.safetensors"]
+    pack = read_pack(tmp_path / "pack", PopulationManifest)
+    entry = blocks(pack)[0].judged.files["evidence.safetensors"]
     content = bytearray(pack.file(entry).read_bytes())
     content[-1] ^= 1
-    (pack.folder / entry["file"]).write_bytes(content)
+    (pack.folder / entry.file).write_bytes(content)
     with pytest.raises(UserError, match="is damaged"):
         pack.file(entry)
     with pytest.raises(UserError, match="names a file outside"):
-        pack.file({**entry, "file": "../pack.json"})
+        pack.file(PackedFile("../pack.json", entry.sha256))
 
 
 def test_a_pack_for_another_grid_is_refused(made: Path, run: Run) -> None:
@@ -117,12 +152,6 @@ def test_a_pack_for_another_grid_is_refused(made: Path, run: Run) -> None:
     done = run(*words, cwd=made)
     assert done.returncode == 2
     assert "is evidence for suite 'tiny-blocks' with other settings" in done.stderr
-
-
-def test_a_suite_that_trains_one_by_one_cannot_be_packed(run: Run, tmp_path: Path) -> None:
-    done = run("pack", "build", "-s", "digits", "--to", tmp_path / "pack")
-    assert done.returncode == 2
-    assert "trains its networks one by one" in done.stderr
 
 
 # -- the pack that ships -----------------------------------------------------------------------------
@@ -133,23 +162,35 @@ def test_the_shipped_pack_is_that_of_the_suite_and_whole() -> None:
     assert isinstance(suite, PopulationSuite)
     pack = find_pack(suite)
     assert pack is not None, "nin-digits' settings are not those that its pack was built with"
-    plan = plan_blocks(suite, pack)
-    assert len(plan.subjects) == 270
-    assert {len(block["subjects"]) for block in pack.manifest["blocks"]} == {15}
-    for block in pack.manifest["blocks"]:
-        for part in ("trained", "judged"):
-            for entry in block[part]["files"].values():
-                pack.file(entry)  # raises if its bytes are not those of the manifest
+    plan = plan_population(suite, pack)
+    assert len(plan.networks) == 270
+    assert {len(block.subjects) for block in blocks(pack)} == {15}
+    for block in blocks(pack):
+        for part in (block.trained, block.judged):
+            pack.check(part.files)  # raises if its bytes are not those of the manifest
+    # Initial weights depend on shape and seed alone: nine shapes, five seeds.
+    rows = {name: made_of.rows for name, made_of in pack.manifest.shared.items()}
+    assert len(rows) == 18
+    assert all(sorted(set(places)) == [0, 1, 2, 3, 4] for places in rows.values())
+    assert len({made_of.file for made_of in pack.manifest.shared.values()}) == 9
     assert sum(f.stat().st_size for f in PACKS.rglob("*") if f.is_file()) < 30e6
 
 
+def blocks(pack: Pack) -> list[PackedBlock]:
+    return pack.read_as(PopulationManifest).blocks
+
+
+def serves(pack: Pack, suite: Suite) -> bool:
+    return kind_of(suite).serves(pack, suite)
+
+
 def test_a_changed_suite_or_a_quick_one_is_not_served() -> None:
-    pack = read_pack(PACKS / "nin-digits")
+    pack = read_pack(PACKS / "nin-digits", PopulationManifest)
     path = load_suite("nin-digits").path
-    assert not pack.serves(read_suite(path, changes={"train.momentum": 0.8}))
-    assert not pack.serves(load_suite("nin-digits", quick=True))
-    assert not pack.serves(load_suite("mini"))
-    assert not read_pack(PACKS / "mini").serves(load_suite("nin-digits"))
+    assert not serves(pack, read_suite(path, changes={"train.momentum": 0.8}))
+    assert not serves(pack, load_suite("nin-digits", quick=True))
+    assert not serves(pack, load_suite("mini"))
+    assert not serves(read_pack(PACKS / "mini"), load_suite("nin-digits"))
 
 
 def test_the_evidence_is_what_its_networks_do() -> None:
@@ -159,15 +200,15 @@ def test_the_evidence_is_what_its_networks_do() -> None:
 
     from genbench.data.digits import DATASET
     from genbench.keys import derive_seed
-    from genbench.plugin.contract import DataRequest
+    from genbench.plugin.offers import DataRequest
     from genbench.population.networks import Shape, make_network
 
-    pack = read_pack(PACKS / "nin-digits")
-    evidence = suite_evidence("nin-digits")
+    pack = read_pack(PACKS / "nin-digits", PopulationManifest)
+    evidence = shipped_evidence("nin-digits")
     assert isinstance(evidence, PopulationEvidence)
-    for block in pack.manifest["blocks"]:
-        stored = load_file(pack.file(block["judged"]["files"]["evidence.safetensors"]))
-        for place, label in enumerate(block["subjects"]):
+    for block in blocks(pack):
+        stored = load_file(pack.file(block.judged.files["evidence.safetensors"]))
+        for place, label in enumerate(block.subjects):
             row = evidence.rows[label]
             right = stored["right"][place].double().mean().item()
             assert row["gap"] == pytest.approx(row["train_accuracy"] - right, abs=1e-12)
@@ -180,12 +221,12 @@ def test_the_evidence_is_what_its_networks_do() -> None:
     spare = order[256:].sort().values
     images = torch.cat([data.heldout.batch(range(len(data.heldout))), data.train.batch(spare)]).float() / 255
     labels = torch.cat([data.heldout.labels, data.train.labels[spare]])
-    block = pack.manifest["blocks"][-1]
-    result = block["trained"]["result"]
-    states = load_file(pack.file(block["trained"]["files"]["final.safetensors"]))
-    stored = load_file(pack.file(block["judged"]["files"]["evidence.safetensors"]))
+    block = blocks(pack)[-1]
+    result = block.trained.result
+    states = load_file(pack.file(block.trained.files["final.safetensors"]))
+    stored = load_file(pack.file(block.judged.files["evidence.safetensors"]))
     assert torch.equal(stored["labels"], labels)
-    for place in range(len(block["subjects"])):
+    for place in range(len(block.subjects)):
         network = make_network(Shape(**result["shape"]), seed=0)
         network.load_state_dict({name: value[place] for name, value in states.items()})
         with torch.no_grad():
@@ -196,20 +237,21 @@ def test_the_evidence_is_what_its_networks_do() -> None:
 
 def test_the_population_tells_measures_apart() -> None:
     """Enough environments of every hyperparameter are sure, and gaps differ by more than chance."""
-    evidence = suite_evidence("nin-digits")
+    evidence = shipped_evidence("nin-digits")
     assert isinstance(evidence, PopulationEvidence)
     rows = list(evidence.rows.values())
     converged = [row for row in rows if row["converged"]]
     assert len(converged) >= 0.85 * len(rows)
     gaps = np.array([row["gap"] for row in converged])
     assert np.ptp(gaps) > 0.3
-    labels = evidence.subjects
+    labels = evidence.networks
     values = np.random.default_rng(0).normal(size=len(labels))
-    record = {
-        "measure": {"name": "noise", "higher_means": "worse", "logarithm": False},
-        "readings": [{"subject": s, "value": v} for s, v in zip(labels, values, strict=True)],
+    outcomes = {
+        label: Outcome(Status.OK, result={"value": value})
+        for label, value in zip(labels, values, strict=True)
     }
-    scores = robust_sign_error(evidence.records([record]), resamples=0)
+    noise = MeasureResult(MeasureInfo("noise", "Random numbers."), Source("file", "noise.py"), outcomes)
+    scores = robust_sign_error(evidence.network_table([noise]), resamples=0)
     kept = scores[scores["statistic"] == "mean"].set_index("part")["count"]
     assert kept["all"] >= 70
     assert all(kept[name] >= 5 for name in ("train_size", "depth", "width", "learning_rate"))

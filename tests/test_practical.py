@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genbench.errors import UserError
-from genbench.scoring.practical import PracticalTruth, pair_weights
+from genbench.scoring.pairs import pair_weights
 from genbench.scoring.ranking import tied_ranks
 from genbench.testbed.cube import class_statistics, make_cube, slices
+from genbench.testbed.truth import practical_truth
 
 SEEN, UNSEEN, IMAGES = 4, 2, 10
 ZERO_SHOT, SSIM = (0, 2), (0.7, 1.0)
@@ -51,7 +52,7 @@ def cubes():
 
 @pytest.fixture(scope="module")
 def truth(cubes):
-    return PracticalTruth.of(cubes, resamples=200, seed=3)
+    return practical_truth(cubes, resamples=200, seed=3)
 
 
 def looped(c: dict[str, float], d: dict[str, float]) -> float:
@@ -109,7 +110,7 @@ def test_every_part_agrees_with_a_loop_over_pairs(cubes, truth) -> None:
 def test_the_truth_itself_is_a_perfect_measure_and_its_negative_the_worst(cubes) -> None:
     # One slice alone orders the models alike in both, so that a perfect measure exists.
     easy = {"a": family(4, 7, np.array([0.02, 0.3, 0.6, 0.95]))}
-    truth = PracticalTruth.of(easy, resamples=100)
+    truth = practical_truth(easy, resamples=100)
     d = {m: record["robustness"]["mean"] for m, record in truth.record().items()}
     perfect, reversed_ = truth.score(d), truth.score({m: -v for m, v in d.items()})
     assert (perfect.value, reversed_.value) == (0.0, 1.0)
@@ -140,7 +141,7 @@ def test_the_interval_covers_what_new_images_give() -> None:
     order = np.array([2, 0, 1, 5, 3, 4])
     covered = 0
     for seed in range(501, 521):
-        truth = PracticalTruth.of({"x": family(6, seed, difficulty)}, resamples=300, seed=seed)
+        truth = practical_truth({"x": family(6, seed, difficulty)}, resamples=300, seed=seed)
         score = truth.score({f"f{seed}:{i}": float(order[i]) for i in range(6)})
         exact = looped(dict(enumerate(map(float, order))), dict(enumerate(difficulty)))
         covered += score.low - 1e-9 <= exact <= score.high + 1e-9
@@ -175,13 +176,13 @@ def test_invariant_to_increasing_transforms(values) -> None:
         assert moved.parts == score.parts
 
 
-_TRUTH = PracticalTruth.of({"a": family(5, 1), "b": family(4, 2)}, resamples=50)
+_TRUTH = practical_truth({"a": family(5, 1), "b": family(4, 2)}, resamples=50)
 
 
 def test_resolved_counts_pairs_beyond_the_noise() -> None:
-    apart = PracticalTruth.of({"x": family(3, 9, np.array([0.05, 0.5, 0.95]))}, resamples=200)
+    apart = practical_truth({"x": family(3, 9, np.array([0.05, 0.5, 0.95]))}, resamples=200)
     assert set(apart.resolved().values()) == {1.0}
-    alike = PracticalTruth.of({"x": family(6, 9, np.full(6, 0.5))}, resamples=200)
+    alike = practical_truth({"x": family(6, 9, np.full(6, 0.5))}, resamples=200)
     assert max(alike.resolved().values()) <= 0.4
 
 
@@ -193,7 +194,7 @@ def test_weights_of_pairs_are_those_of_the_robust_sign_error() -> None:
 
 def test_a_cube_without_images_cannot_give_intervals(cubes) -> None:
     with pytest.raises(UserError, match="which images were classified right"):
-        PracticalTruth.of({"a": cubes["a"].drop_vars("right")})
+        practical_truth({"a": cubes["a"].drop_vars("right")})
 
 
 def test_the_record_is_json(truth) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from genbench.data.images import TensorImages
 from genbench.errors import UserError
-from genbench.plugin.contract import Backbone, BackboneRequest
+from genbench.plugin.offers import Backbone, BackboneRequest
 from genbench.zoo import clip, efficientnet, lite, timm_models
 from genbench.zoo.features import Preprocess, extract_features
 from genbench.zoo.loaded import LoadedBackbone
@@ -486,7 +486,7 @@ class TestExtractFeatures:
 def test_listing_imports_no_heavy_library() -> None:
     code = (
         "import sys\n"
-        "from genbench.plugin.contract import BackboneRequest\n"
+        "from genbench.plugin.offers import BackboneRequest\n"
         "from genbench.zoo import clip, efficientnet, lite, timm_models\n"
         "for m in (clip, efficientnet, lite, timm_models):\n"
         "    for b in m.BACKBONES: b.available(BackboneRequest(argument='resnet18'))\n"

@@ -22,7 +22,7 @@ from scipy.io import savemat
 from genbench.data import folder, imagenet, torchvision_sets
 from genbench.data.images import ImageData
 from genbench.errors import UserError
-from genbench.plugin.contract import DataRequest, Dataset
+from genbench.plugin.offers import DataRequest, Dataset
 from genbench.zoo.weights import import_library
 
 SETS: dict[str, Dataset] = {d.name: d for m in (torchvision_sets, folder, imagenet) for d in m.DATASETS}
@@ -488,7 +488,7 @@ class TestImageNet:
 def test_listing_imports_no_heavy_library() -> None:
     code = (
         "import sys\n"
-        "from genbench.plugin.contract import DataRequest\n"
+        "from genbench.plugin.offers import DataRequest\n"
         "from genbench.data import folder, imagenet, torchvision_sets\n"
         "for m in (folder, imagenet, torchvision_sets):\n"
         "    for d in m.DATASETS: d.available(DataRequest())\n"

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from genbench.errors import UserError
-from genbench.records.schema import SCHEMA, record_schema
+from genbench.records.convert import convert
+from genbench.records.record import SCHEMA, Record
+from genbench.records.results import result_of
+from genbench.records.schema import record_schema
 from genbench.records.validate import LARGEST, read_record, record_files
 from genbench.records.write import body_hash, record_text, require_recordable
-from genbench.suites.evidence_old import SuiteEvidence, suite_evidence
+from genbench.suites.evidence import Evidence
+from genbench.suites.evidence_packs import shipped_evidence
+from genbench.testbed.manifest import TestbedManifest
 
 SHA = "0" * 64
 
@@ -23,12 +29,12 @@ def make_record(name: str, values: Mapping[str, float | None], **about: Any) -> 
     """A record of a third party's measure on `mini`, as a run would have written it."""
     from genbench.keys import file_hash
     from genbench.plugin.registry import load_registry
-    from genbench.records.provenance import bootstrap_seed, package_versions
-    from genbench.run.runs import SUBJECT_VERSION
+    from genbench.records.provenance import package_versions
+    from genbench.subject.version import SUBJECT_VERSION
 
-    evidence = suite_evidence("mini")
+    evidence = shipped_evidence("mini")
     built_in = load_registry().measures.get(name)
-    networks = evidence.pack.manifest["networks"]
+    networks = evidence.pack.read_as(TestbedManifest).networks
     measure = {
         "name": name, "version": built_in.item.version if built_in else "1", "category": "norm",
         "summary": f"The measure {name}.", "description": f"The measure {name}.\n\nA formula.", "paper": "",
@@ -46,13 +52,13 @@ def make_record(name: str, values: Mapping[str, float | None], **about: Any) -> 
         },
         "provenance": {
             "genbench": "0.1.0", "suite_sha256": file_hash(evidence.suite.path),
-            "evidence": evidence.pack.version, "data_sha256": evidence.pack.manifest["data_hash"],
+            "evidence": evidence.pack.version, "data_sha256": evidence.pack.manifest.data_hash,
             "networks": {
-                s: networks[s]["files"]["final.safetensors"]["sha256"] for s in evidence.suite.backbones
+                s: networks[s].files["final.safetensors"].sha256 for s in evidence.suite.backbones
             },
             "packages": package_versions(),
             "platform": {"system": "Linux", "machine": "x86_64", "libc": "", "python": "3.11"},
-            "seeds": {"bootstrap": bootstrap_seed("mini")}, "git": None,
+            "seeds": {"bootstrap": evidence.suite.bootstrap_seed}, "git": None,
             "command": f"genbench run --suite mini --measure {name}",
         },
         "readings": [
@@ -67,9 +73,18 @@ def make_record(name: str, values: Mapping[str, float | None], **about: Any) -> 
         "cost": {"seconds": 6.5, "shared_seconds": 3.25, "peak_bytes": 1000},
     }  # fmt: skip
     record["statuses"] = dict(Counter(reading["status"] for reading in record["readings"]))
-    (score,) = evidence.judge([record])
-    record["sign_error"] = None if score is None else score.record()
-    return {**record, "sha256": body_hash(record)}
+    (scored,) = scored_records([record], evidence)
+    return scored
+
+
+def scored_records(records: Sequence[dict[str, Any]], evidence: Evidence) -> list[dict[str, Any]]:
+    """Records with the scores that their readings give; all together, because one by one takes longer."""
+    unscored = [convert({**record, "sign_error": None, "sha256": SHA}, Record) for record in records]
+    found = []
+    for record, result in zip(records, evidence.judge(list(map(result_of, unscored))).results, strict=True):
+        body = {**record, "sign_error": None if result.score is None else result.score.record()}
+        found.append({**body, "sha256": body_hash(body)})
+    return found
 
 
 def numbers(seed: int) -> dict[str, float | None]:
@@ -77,7 +92,7 @@ def numbers(seed: int) -> dict[str, float | None]:
     import numpy as np
 
     drawn = np.random.default_rng(seed).normal(size=13)
-    return dict(zip(suite_evidence("mini").suite.backbones, map(float, drawn), strict=True))
+    return dict(zip(shipped_evidence("mini").suite.backbones, map(float, drawn), strict=True))
 
 
 def write(folder: Path, record: Mapping[str, Any]) -> Path:
@@ -88,8 +103,8 @@ def write(folder: Path, record: Mapping[str, Any]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evidence() -> SuiteEvidence:
-    return suite_evidence("mini")
+def evidence() -> Evidence:
+    return shipped_evidence("mini")
 
 
 @pytest.fixture
@@ -110,7 +125,7 @@ def test_the_schema_is_one_and_explains_itself(run) -> None:
 
 
 def test_a_sound_record_is_taken(record, evidence, tmp_path) -> None:
-    assert read_record(write(tmp_path, record), evidence) == record
+    assert msgspec.to_builtins(read_record(write(tmp_path, record), evidence)) == record
 
 
 def test_subsets_and_changed_suites_cannot_be_recorded() -> None:

@@ -24,6 +24,7 @@ from genbench.scoring import (
 )
 from genbench.scoring.bootstrap import multiplicities
 from genbench.scoring.pairs import pairs_within
+from genbench.scoring.population import pair_scores
 
 SETTINGS = settings(deadline=None, max_examples=20)
 
@@ -135,6 +136,53 @@ def sgn(x: float) -> int:
 def chi_weight(difference: float, m: float) -> float:
     chi = max(0.0, 1 - 2 * math.exp(-2 * m * (difference / 2) ** 2)) ** 2
     return max(0.0, chi - 0.5)
+
+
+def loop_pairs(gap: np.ndarray, reading: np.ndarray, drawn: list[int]) -> float:
+    """Sign-error over all pairs of the networks `drawn`, which may hold one several times (004 Eq. 7)."""
+    wrong = [
+        (1 - sgn(gap[i] - gap[j]) * sgn(reading[i] - reading[j])) / 2
+        for i, j in itertools.combinations(drawn, 2)
+        if i != j and math.isfinite(reading[i]) and math.isfinite(reading[j])
+    ]
+    return sum(wrong) / len(wrong) if wrong else 0.5
+
+
+@SETTINGS
+@given(tables(), st.sampled_from([0.0, 0.3]), st.integers(0, 100))
+def test_pairs_agree_with_a_double_loop(records: NetworkTable, missing: float, seed: int) -> None:
+    readings = records.readings.copy()
+    readings[np.random.default_rng(seed).random(readings.shape) < missing] = math.nan
+    records, gap, n = replace(records, readings=readings), records.targets["gap"], len(records)
+    draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=20)
+    found = pair_scores(records, resamples=20, seed=seed)
+    for place, name in enumerate(records.measures):
+        reading = readings[:, place]
+        if np.isfinite(reading).sum() < 2:
+            assert name not in found
+            continue
+        score = found[name]
+        assert score.value == pytest.approx(loop_pairs(gap, reading, list(range(n))))
+        expected = [loop_pairs(gap, reading, list(np.repeat(np.arange(n), times))) for times in draws]
+        np.testing.assert_allclose(score.resampled, expected, atol=1e-12)
+        low, high = np.quantile(expected, [0.025, 0.975])
+        assert score.low == pytest.approx(min(low, score.value))
+        assert score.high == pytest.approx(max(high, score.value))
+        assert score.dropped == np.isnan(reading).sum()
+        assert (score.environments, score.available, score.scores, score.worst) == (0, 0, [], [])
+
+
+def test_pairs_of_a_perfect_a_wrong_and_a_constant_measure() -> None:
+    gap = np.array([0.1, 0.2, 0.3, 0.4])
+    records = NetworkTable(
+        ("h",), np.arange(4)[:, None], (tuple(range(4)),), np.zeros(4, dtype=np.int64), {"gap": gap},
+        ("right", "wrong", "flat"), np.stack([gap, -gap, np.ones(4)], axis=1),
+    )  # fmt: skip
+    found = pair_scores(records)
+    assert [found[name].value for name in records.measures] == [0.0, 1.0, 0.5]
+    assert not found["right"].ties_with(found["wrong"])
+    assert found["flat"].low == found["flat"].high == 0.5
+    assert found["right"].record()["value"] == 0.0
 
 
 def loop_sign_errors(records: NetworkTable, reading: np.ndarray, w: np.ndarray) -> dict[tuple, float]:
@@ -399,3 +447,8 @@ def test_principal_components_against_scikit_learn(small: NetworkTable) -> None:
         np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=1e-9)
         # All three rise with the common cause, so the combination must.
         assert np.corrcoef(ours, common[:, 0])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_fewer_than_two_networks_have_no_pairs(small, count) -> None:
+    assert pair_scores(small.take(np.arange(len(small)) < count)) == {}

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genbench.scoring import bootstrap_sign_error, sign_error
+from genbench.scoring import sign_error
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "scoring" / "cube_sign_error.json").read_text())
 
@@ -63,42 +63,6 @@ def test_leading_axes_give_one_score_each() -> None:
     scores = sign_error(np.arange(6), truth)
     assert scores.shape == (4, 5)
     assert scores[2, 3] == pytest.approx(float(sign_error(np.arange(6), truth[2, 3])))
-
-
-def _population(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    generator = np.random.default_rng(seed)
-    labels = np.repeat(np.arange(4), 50)
-    quality = np.linspace(0.6, 0.95, 5)
-    right = generator.random((5, 200)) < quality[:, None]
-    return np.ones(5), right, labels
-
-
-def test_interval_surrounds_the_value_and_shrinks_with_evidence() -> None:
-    train, right, labels = _population()
-    score = bootstrap_sign_error([5, 4, 3, 2, 1], train, right, labels)
-    assert score is not None
-    assert score.low <= score.value <= score.high
-    assert score.pairs == 10
-    more = bootstrap_sign_error([5, 4, 3, 2, 1], train, np.tile(right, 40), np.tile(labels, 40))
-    assert more is not None
-    assert more.high - more.low <= score.high - score.low
-
-
-def test_resampling_one_image_per_class_changes_nothing() -> None:
-    train, right, _ = _population()
-    score = bootstrap_sign_error([1, 2, 3, 4, 5], train, right, np.arange(200))
-    assert score is not None
-    assert score.low == score.value == score.high
-
-
-def test_missing_readings_are_dropped_and_counted() -> None:
-    train, right, labels = _population()
-    score = bootstrap_sign_error([5, np.nan, 3, np.inf, 1], train, right, labels)
-    assert score is not None
-    assert (score.pairs, score.dropped) == (3, 2)
-    rows = [0, 2, 4]
-    assert score.value == pytest.approx(float(sign_error([5, 3, 1], 1 - right[rows].mean(1))))
-    assert bootstrap_sign_error([np.nan, 1, np.nan, np.nan, np.nan], train, right, labels) is None
 
 
 def test_scoring_imports_no_torch() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from genbench.data.glyphs import DATASET
-from genbench.plugin.contract import DataRequest
+from genbench.plugin.offers import DataRequest
 from genbench.testbed.ssim import ssim
 
 SIZES = [(11, 11), (12, 31), (32, 32), (40, 57), (64, 64), (130, 96)]

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import genbench
-from genbench.population.architectures import build
+from genbench.population.networks import Shape, make_network
 from genbench.subject.folding import fold_batch_norm
 
 
@@ -33,10 +33,15 @@ def data() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(50, 1, 8, 8, generator=generator), torch.randint(0, 10, (50,), generator=generator)
 
 
+def nin(seed: int = 0) -> nn.Module:
+    shape = Shape("nin", 2, 6, 0.0, channels=1, height=8, image_width=8, classes=10)
+    return make_network(shape, seed)
+
+
 @pytest.fixture
 def subject(data) -> genbench.Subject:
-    model = trained_looking(build("nin", depth=2, width=6, channels=1, classes=10, seed=0))
-    initial = build("nin", depth=2, width=6, channels=1, classes=10, seed=1)
+    model = trained_looking(nin())
+    initial = nin(seed=1)
     return genbench.Subject.from_module(model, initial=initial, data=data)
 
 
@@ -56,9 +61,7 @@ class Residual(nn.Module):
         return self.bn3(self.fc(x.mean((2, 3))))
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: build("nin", depth=2, width=6, channels=1, classes=10, seed=0), Residual]
-)
+@pytest.mark.parametrize("make", [nin, Residual])
 def test_folding_leaves_the_function_as_it_was(make, data) -> None:
     model = trained_looking(make())
     folded = fold_batch_norm(model)
@@ -233,36 +236,45 @@ def test_sigma_of_a_linear_classifier_in_closed_form() -> None:
 def test_nothing_held_out_can_be_reached(tmp_path, data) -> None:
     """Walk every object that a subject of a run refers to; the held-out images are not among them."""
     from genbench.data.digits import DATASET
-    from genbench.plugin.contract import DataRequest
-    from genbench.population.steps import load_network, train_network, training_data
+    from genbench.engine.cells import Cell, Outcome, Status, make_cell
+    from genbench.engine.store import Store, read_manifest
+    from genbench.plugin.offers import DataRequest
+    from genbench.population.blocks import load_member, member, train_block
+    from genbench.population.plan import BLOCK, NETWORK, TRAINING
+    from genbench.population.pools import training_pool
     from genbench.subject.parts import LocalParts
 
-    class StoredCell:
-        def __init__(self, kind: str, function, inputs, parents) -> None:
-            from genbench.engine.cells import Outcome, Status, make_cell
-            from genbench.engine.store import Store
+    def stored(store: Store, function, cell: Cell, **parents: Cell) -> Cell:
+        folders = {name: store.folder(parent.key) for name, parent in parents.items()}
+        result = function(cell.inputs, folders, store.stage(cell.key))
+        store.commit(cell, Outcome(Status.OK, result=result), {})
+        return cell
 
-            with Store(tmp_path / "store") as store:
-                cell = make_cell(kind, kind, inputs)
-                result = function(inputs, parents, store.stage(cell.key))
-                store.commit(cell, Outcome(Status.OK, result=result), {})
-                self.folder = store.folder(cell.key)
-
-    training = StoredCell(
-        "training_data", training_data, {"dataset": "digits", "train_size": 60, "seed": 0}, {}
-    )
+    images = {"datasets": ["digits"], "domains": False, "seed": 0}
     settings = {
-        "architecture": "nin", "depth": 1, "width": 4, "optimizer": "sgd", "learning_rate": 0.1,
-        "momentum": 0.9, "weight_decay": 0.0, "batch_size": 32, "stop_cross_entropy": 100.0, "max_epochs": 1,
-        "init_seed": 0, "order_seed": 0,
+        "shape": {"architecture": "nin", "depth": 1, "width": 4, "dropout": 0.0},
+        "choice": {
+            "dataset": "digits", "train_size": 60, "label_noise": 0.0, "heldout_domain": "", "seed": 0,
+        },
+        "recipe": {
+            "optimizer": "sgd", "batch_size": 32, "stop": "epochs", "stop_cross_entropy": 1.0,
+            "max_epochs": 1,
+        },
+        "networks": [
+            {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.0, "init_seed": 0, "order_seed": 0}
+        ],
     }  # fmt: skip
-    network = StoredCell("network", train_network, settings, {"training": training.folder})
-    loaded = load_network("it", network.folder, training.folder)
+    with Store(tmp_path / "store") as store:
+        pool = stored(store, training_pool, make_cell(TRAINING, "images", images))
+        block = stored(store, train_block, make_cell(BLOCK, "block", settings), training=pool)
+        network = stored(store, member, make_cell(NETWORK, "network", {"place": 0}), block=block)
+        loaded = load_member("it", store.folder(network.key), store.folder(pool.key))
+        trained = read_manifest(store.folder(block.key))["result"]
     subject = genbench.Subject(loaded, LocalParts(loaded, 0))
     assert subject.provides == {"weights", "training_data", "gradients", "initial_weights", "trace"}
 
     held = DATASET.load(DataRequest()).heldout
-    mean, std = (_manifest_result(training.folder)[k] for k in ("mean", "std"))
+    mean, std = trained["mean"], trained["std"]
     heldout_rows = {((image.float() / 255 - mean) / std).numpy().tobytes() for image in held.images}
     training_rows = {image.numpy().tobytes() for image in loaded.inputs}
     # Digits holds a few exact duplicates; what counts is that nothing but training images is there.
@@ -272,12 +284,6 @@ def test_nothing_held_out_can_be_reached(tmp_path, data) -> None:
             reached |= {image.numpy().tobytes() for image in tensor}
     assert training_rows <= reached
     assert not (reached - training_rows) & heldout_rows
-
-
-def _manifest_result(folder):
-    from genbench.engine.store import read_manifest
-
-    return read_manifest(folder)["result"]
 
 
 def _reachable_tensors(root: object) -> list[torch.Tensor]:

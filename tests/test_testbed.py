@@ -15,9 +15,9 @@ from torch import nn
 
 from genbench.engine.store import Store, read_manifest
 from genbench.errors import UserError
-from genbench.plugin.contract import BackboneRequest
+from genbench.plugin.offers import BackboneRequest
 from genbench.plugin.registry import load_registry
-from genbench.suites import TestbedSuite, load_suite, read_suite
+from genbench.suites import load_suite, read_suite
 from genbench.testbed.adaptation import AdaptationRecipe, AdaptedNetwork, adapt, read_state, rounded_state
 from genbench.testbed.cube import read_cube
 from genbench.testbed.heads import fit_heads
@@ -26,6 +26,7 @@ from genbench.testbed.judged import judge
 from genbench.testbed.kappa import conflict_kappa
 from genbench.testbed.plan import plan_testbed
 from genbench.testbed.steps import load_subject
+from genbench.testbed.suite import TestbedSuite
 
 pytestmark = pytest.mark.xdist_group("quick_store")  # one worker builds that store for all
 
@@ -86,12 +87,12 @@ def test_shipped_suites_are_valid_and_have_the_papers_levels(name) -> None:
     suite = load_suite(name)
     assert isinstance(suite, TestbedSuite)
     plan = plan_testbed(suite)
-    assert len(plan.subjects) == suite.networks
+    assert len(plan.networks) == suite.networks
     if name not in ("mini-quick", "lite"):
-        assert suite.testbed["zero_shot"] == [0, 10, 20, 30, 40, 50]
-        assert suite.testbed["ssim"] == [0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0]
-        assert (suite.data["seen"], suite.data["unseen"]) == (50, 50)
-        assert suite.data["augment_unseen"] == (name != "mini")
+        assert suite.testbed.zero_shot == [0, 10, 20, 30, 40, 50]
+        assert suite.testbed.ssim == [0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0]
+        assert (suite.data.seen, suite.data.unseen) == (50, 50)
+        assert suite.data.augment_unseen == (name != "mini")
 
 
 def test_a_users_own_file_is_a_suite(tmp_path) -> None:
@@ -102,13 +103,13 @@ def test_a_users_own_file_is_a_suite(tmp_path) -> None:
 
 def test_options_change_keys_only_of_what_they_change() -> None:
     plain, cohen = plan_testbed(quick_suite()), plan_testbed(quick_suite(**{"testbed.kappa": "cohen"}))
-    assert [s.network.key for s in plain.subjects] == [s.network.key for s in cohen.subjects]
+    assert [s.network.key for s in plain.networks] == [s.network.key for s in cohen.networks]
     assert [f.cube.key for f in plain.families.values()] == [f.cube.key for f in cohen.families.values()]
     assert [f.tradeoff.key for f in plain.families.values()] != [
         f.tradeoff.key for f in cohen.families.values()
     ]
     seeded = plan_testbed(quick_suite(**{"adapt.seed": 1}))
-    assert not {s.network.key for s in plain.subjects} & {s.network.key for s in seeded.subjects}
+    assert not {s.network.key for s in plain.networks} & {s.network.key for s in seeded.networks}
 
 
 def test_quick_cells_are_never_full_ones() -> None:
@@ -121,7 +122,7 @@ def test_quick_cells_are_never_full_ones() -> None:
 
 def test_augmentation_is_seeded_and_moves_every_image_a_little() -> None:
     data = load_registry().get("datasets", "glyphs").item
-    from genbench.plugin.contract import DataRequest
+    from genbench.plugin.offers import DataRequest
 
     images = data.load(DataRequest()).heldout.batch(range(300))
     once, again, other = augment(images, 0), augment(images, 0), augment(images, 1)
@@ -303,9 +304,9 @@ def test_the_cube_is_what_the_stored_networks_do(quick_store: Path) -> None:
         for name, family in plan.families.items():
             cube = read_cube(store.folder(family.cube.key) / "cube.nc")
             assert cube.attrs["family"] == name
-            assert all(abs(achieved[level] - level) <= 0.01 for level in suite.testbed["ssim"])
+            assert all(abs(achieved[level] - level) <= 0.01 for level in suite.testbed.ssim)
             model = family.backbones[1]
-            subject = next(s for s in plan.subjects if s.label == model)
+            subject = next(s for s in plan.networks if s.label == model)
             backbone = load_registry().get("backbones", model).item.load(BackboneRequest())
             network = AdaptedNetwork(backbone.module, backbone.feature_width, 10, 0)
             network.load_state_dict(
@@ -341,7 +342,7 @@ def test_the_cube_is_what_the_stored_networks_do(quick_store: Path) -> None:
 
 def test_a_subject_is_the_adapted_network_its_start_and_the_seen_training_set(quick_store: Path) -> None:
     plan = plan_testbed(quick_suite())
-    subject = plan.subjects[0]
+    subject = plan.networks[0]
     with Store(quick_store) as store:
         training = store.folder(plan.training_data.key)
         loaded = load_subject(subject.label, store.folder(subject.network.key), training)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from genbench.errors import UserError
 
-__all__ = ["package_files", "write_package"]
+__all__ = ["package_files", "write_files", "write_package"]
 
 _TEMPLATE = Path(__file__).parent / "template"
 
@@ -37,7 +38,11 @@ def _filled(text: str, name: str) -> str:
 
 def write_package(name: str, target: Path) -> list[Path]:
     """Write the package into the new folder `target`; nothing is ever overwritten."""
-    files = package_files(name)
+    return write_files(package_files(name), target)
+
+
+def write_files(files: Mapping[str, str], target: Path) -> list[Path]:
+    """Write texts by relative path into the new folder `target`; nothing is ever overwritten."""
     if target.exists():
         raise UserError(f"{target} exists already; choose another folder with --into")
     written = []

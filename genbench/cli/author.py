@@ -13,22 +13,35 @@ import click
 
 from genbench.cli.common import common_options
 from genbench.display.tables import print_json, print_table
+from genbench.errors import UserError
 
 if TYPE_CHECKING:
     from genbench.conformance import CheckResult
 
 
 @click.command()
-@click.argument("name")
-@click.option("--into", type=click.Path(path_type=Path), help="Folder to make.  [default: genbench-NAME]")
+@click.argument("name", required=False)
+@click.option(
+    "--collection", metavar="NAME", help="Start a suite of networks of your own instead, with an example."
+)
+@click.option(
+    "--into", type=click.Path(path_type=Path),
+    help="Folder to make.  [default: genbench-NAME, of a collection NAME]",
+)  # fmt: skip
 @common_options
-def new(name: str, into: Path | None, as_json: bool) -> None:
-    """Start a measure of your own as a package.
+def new(name: str | None, collection: str | None, into: Path | None, as_json: bool) -> None:
+    """Start a measure of your own as a package, or a collection of networks.
 
     Writes code, a test and a CI workflow for a measure called NAME.
     """
     from genbench.authoring import write_package
 
+    if (name is None) == (collection is None):
+        raise UserError("say what to start: `genbench new NAME` a measure, `--collection NAME` a collection")
+    if collection is not None:
+        _new_collection(collection, into or Path(collection), as_json)
+        return
+    assert name is not None
     target = into or Path(f"genbench-{name.replace('_', '-')}")
     files = write_package(name, target)
     if as_json:
@@ -37,6 +50,21 @@ def new(name: str, into: Path | None, as_json: bool) -> None:
     for file in files:
         click.echo(f"wrote {file}")
     click.echo(f"next: pip install -e '{target}[test]', then genbench check {name}")
+
+
+def _new_collection(name: str, target: Path, as_json: bool) -> None:
+    from genbench.collection.example import write_collection
+
+    files = write_collection(name, target)
+    suite = target / f"{name}.toml"
+    if as_json:
+        print_json({"name": name, "folder": str(target), "suite": str(suite), "files": list(map(str, files))})
+        return
+    for file in files:
+        if file.suffix != ".safetensors":
+            click.echo(f"wrote {file}")
+    click.echo(f"wrote weights of {sum(file.parent.name == 'weights' for file in files)} small networks")
+    click.echo(f"next: genbench run --suite {suite} --measure path_norm")
 
 
 @contextmanager

@@ -13,9 +13,7 @@ from genbench.cli.suite_options import SuiteChoice, suite_options
 from genbench.display.tables import print_json
 
 if TYPE_CHECKING:
-    from genbench.packs.pack import Pack
-    from genbench.run.runs import FamilyEvidence
-    from genbench.suites import TestbedSuite
+    from genbench.suites.evidence import Evidence
 
 __all__ = ["cube", "find_evidence"]
 
@@ -56,15 +54,15 @@ def cube(
         check_export,
         cube_record,
         export_cubes,
-        resolved_pairs,
         show_cube,
         write_figures,
     )
 
     if export is not None:
         check_export(export)
-    suite, pack, families = find_evidence(choice, store, jobs, timeout, memory, executor, quiet=as_json)
-    resolved = resolved_pairs(suite, families)
+    evidence = find_evidence(choice, store, jobs, timeout, memory, executor, quiet=as_json)
+    suite, pack, families = evidence.suite, evidence.pack, evidence.families()
+    resolved = evidence.resolved()
     written = [] if export is None else export_cubes(families, export)
     written += [] if figures is None else write_figures(families, figures)
     if as_json:
@@ -96,24 +94,18 @@ def find_evidence(
     executor: str,
     *,
     quiet: bool,
-) -> tuple[TestbedSuite, Pack | None, dict[str, FamilyEvidence]]:
-    """The suite that the options choose, its pack, and its cubes with their trade-off points."""
+) -> Evidence:
+    """The evidence of the suite that the options choose; a `UserError` if it has no cubes."""
     from genbench.engine.guard import Limits
-    from genbench.errors import UserError
     from genbench.report.progress import make_progress
-    from genbench.run.evidence import build_evidence
-    from genbench.run.runs import make_plan, require_ready
-    from genbench.suites import TestbedSuite
+    from genbench.run.execute import find_evidence, require_ready
+    from genbench.run.plan import make_plan
+    from genbench.suites.kind import kind_of
 
     suite = choice.load()
-    if not isinstance(suite, TestbedSuite):
-        raise UserError(
-            f"{suite.name} is a population of networks, which has no cube; choose a testbed such as mini"
-        )
-    pack = choice.pack(suite)
+    kind_of(suite).require_cubes(suite)
+    plan = make_plan(suite, [], pack=choice.pack(suite))
     limits = Limits(timeout, parse_memory(memory))
-    plan = make_plan(suite, [], pack=pack)
     require_ready(plan, executor)
     with make_progress(plan, store, jobs=jobs, quiet=quiet) as progress:
-        families = build_evidence(suite, pack, store, progress, jobs=jobs, limits=limits, executor=executor)
-    return suite, pack, families
+        return find_evidence(plan, store, progress, jobs=jobs, limits=limits, executor=executor)

@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -38,7 +39,7 @@ def examine(store: Path) -> Iterator[Finding]:
     yield _platform()
     yield _machine()
     yield from _packages()
-    yield _torch()
+    yield from _libraries()
     yield from _plugins()
     yield _store(store)
 
@@ -77,16 +78,36 @@ def _packages() -> Iterator[Finding]:
             yield Finding(name, "problem", f"not installed; run: pip install {name}")
 
 
-def _torch() -> Finding:
-    """Imported in a process of its own: a broken torch may crash the interpreter."""
-    code = "import torch; print(torch.ones(2).sum().item(), torch.get_num_threads())"
+_COMPUTES = "import torch; torch.ones(2).sum().item()"
+_AS_A_USERS_FILE = (
+    "import sys, pathlib, genbench.plugin.registry as r; r.load_file(pathlib.Path(sys.argv[1]))"
+)
+
+
+def _libraries() -> Iterator[Finding]:
+    """That torch computes, and that a file of the user's, run as genbench runs it, can import timm."""
+    problem = _run(_COMPUTES)
+    if problem:
+        yield Finding("torch works", "problem", f"{problem}; reinstall torch")
+        return
+    yield Finding("torch works", "ok", "imports and computes")
+    with tempfile.TemporaryDirectory(prefix="genbench-") as folder:
+        file = Path(folder) / "network.py"
+        file.write_text("import timm\nimport torchvision\n")
+        problem = _run(_AS_A_USERS_FILE, str(file))
+    remedy = "reinstall torch, torchvision and timm so that they fit each other"
+    detail = f"{problem}; {remedy}" if problem else "import in a file such as genbench read takes"
+    yield Finding("timm and torchvision work", "problem" if problem else "ok", detail)
+
+
+def _run(code: str, *arguments: str) -> str:
+    """What went wrong with `code` in a process of its own: a broken library may crash the interpreter."""
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300, check=False
     )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        return Finding("torch works", "problem", f"{last}; reinstall torch")
-    return Finding("torch works", "ok", "imports and computes")
+    if not done.returncode:
+        return ""
+    return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 
 def _plugins() -> Iterator[Finding]:

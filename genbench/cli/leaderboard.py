@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from genbench.cli.common import common_options
 from genbench.display.tables import print_json
+
+if TYPE_CHECKING:
+    from genbench.leaderboard.build import Folders
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,6 +32,16 @@ def _folder_options(function: F) -> F:
     return function
 
 
+def _folders(boards: Path, records: Path | None) -> Folders:
+    """Of a checkout's own boards, what ships with genbench is made from the same records."""
+    from genbench.leaderboard.build import Folders
+    from genbench.records.provenance import CHECKOUT
+    from genbench.records.references import REFERENCES
+
+    own = records is None and boards.resolve() == (CHECKOUT / "leaderboards").resolve()
+    return Folders(boards, records or boards / "records", REFERENCES if own else None)
+
+
 @click.group()
 def leaderboard() -> None:
     """Make and check the leaderboards."""
@@ -42,10 +55,9 @@ def build(records: Path | None, to: Path, as_json: bool) -> None:
 
     Every record is validated first; the same records give the same bytes.
     """
-    from genbench.leaderboard.build import Folders
     from genbench.leaderboard.build import build as build_boards
 
-    files = build_boards(Folders(to, records or to / "records"))
+    files = build_boards(_folders(to, records))
     site = sum(len(content) for name, content in files.items() if name.startswith("site/"))
     if as_json:
         print_json({"files": sorted(files), "site_bytes": site})
@@ -61,9 +73,9 @@ def check(records: Path | None, to: Path, as_json: bool) -> int:
 
     Exit code 1 and one sentence for every file that is stale, missing or was edited by hand.
     """
-    from genbench.leaderboard.build import Folders, stale
+    from genbench.leaderboard.build import stale
 
-    problems = stale(Folders(to, records or to / "records"))
+    problems = stale(_folders(to, records))
     if as_json:
         print_json({"problems": problems})
     else:
@@ -86,11 +98,10 @@ def accept(submission: Path, records: Path | None, to: Path, as_json: bool) -> N
 
     SUBMISSION is a folder that .github/submission.py has filled. None of the plugin's code runs here.
     """
-    from genbench.leaderboard.build import Folders
     from genbench.leaderboard.build import build as build_boards
     from genbench.leaderboard.submission import accept as accept_records
 
-    folders = Folders(to, records or to / "records")
+    folders = _folders(to, records)
     accepted = accept_records(submission, folders)
     build_boards(folders)
     if as_json:
@@ -135,10 +146,9 @@ def verify(
     """
     from genbench.cli.common import parse_memory
     from genbench.engine.guard import Limits
-    from genbench.leaderboard.build import Folders
     from genbench.leaderboard.verify import check_conformance, remember, suite_records, verify_sample
 
-    folders = Folders(to, records or to / "records")
+    folders = _folders(to, records)
     limits = Limits(timeout, parse_memory(None))
     found = suite_records(folders.records, suite)
     agreements = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genbench.cli.common import common_options
+from genbench.display.papers import paper_of
 from genbench.display.tables import print_json, print_table
 
 if TYPE_CHECKING:
@@ -67,25 +68,10 @@ def _measure_record(entry: Entry[Measure]) -> dict[str, Any]:
     }
 
 
-_PAPERS = {
-    "000": "Zhang, Louis: Many generalization measures for deep learning are fragile, arXiv:2510.18934",
-    "001": "Dziugaite et al.: In search of robust measures of generalization, arXiv:2010.11924",
-    "002": "Nakai et al.: Revisiting generalization measures beyond IID, arXiv:2602.01718",
-    "003": "Schiff et al.: Predicting deep neural network generalization with perturbation response curves, "
-    "arXiv:2106.04765",
-    "004": "Huang, Yu, Zhang: A practical generalization metric for deep networks benchmarking, "
-    "arXiv:2409.01498",
-}
-
-
-def _reference(paper: str) -> str:
+def _reference(reference: str) -> str:
     """ "001 (27)" as a citation with the equation; what an outsider wrote stays as it is."""
-    number, _, where = paper.partition(" ")
-    if number not in _PAPERS:
-        return paper
-    place = where.strip("()")
-    shown = f"Eq. {place}" if place.isdigit() else place
-    return f"{_PAPERS[number]}; {shown}" if shown else _PAPERS[number]
+    paper, place = paper_of(reference)
+    return place if paper is None else "; ".join(filter(None, [paper.citation, place]))
 
 
 def _show_measure(entry: Entry[Measure]) -> None:
@@ -140,7 +126,7 @@ def backbones(name: str | None, weights: Path | None, as_json: bool) -> None:
 
     With NAME: where its weights were found, or what to fetch and where to put it.
     """
-    from genbench.plugin.contract import BackboneRequest
+    from genbench.plugin.offers import BackboneRequest
 
     records = []
     for item, argument in _chosen("backbones", name):
@@ -173,7 +159,7 @@ def datasets(name: str | None, root: Path | None, as_json: bool) -> None:
 
     With NAME: where it was found, or what to put where.
     """
-    from genbench.plugin.contract import DataRequest
+    from genbench.plugin.offers import DataRequest
 
     records = []
     for item, argument in _chosen("datasets", name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,9 @@ from genbench.display.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from genbench.engine.store import Store
-    from genbench.packs.pack import Comparison
-    from genbench.suites import Suite
+    from genbench.packs.build import Comparison
+    from genbench.suites.plan import EvidencePlan
+    from genbench.suites.suite import Suite
 
 
 @click.group()
@@ -49,12 +51,13 @@ def build(
     """
     from genbench.engine.scheduler import provenance
     from genbench.packs.pack import read_pack
+    from genbench.suites.evidence_packs import build_pack
 
-    suite = _packable(choice)
+    suite = choice.load()
 
-    def write(plan: Any, opened: Store) -> None:
+    def write(plan: EvidencePlan, opened: Store) -> None:
         machine = {key: value for key, value in provenance().items() if key != "time"}
-        _packing(suite).build_pack(suite, plan, opened, target, machine, version)
+        build_pack(suite, plan, opened, target, machine, version)
 
     _from_scratch(suite, store, as_json, write, **execution)
     made = read_pack(target)
@@ -78,15 +81,16 @@ def verify(choice: SuiteChoice, store: Path, as_json: bool, **execution: Any) ->
     this one already has.
     """
     from genbench.errors import UserError
+    from genbench.suites.kind import kind_of
 
-    suite = _packable(choice)
+    suite = choice.load()
     pack_ = choice.pack(suite)
     if pack_ is None:
         raise UserError(f"suite {suite.title} has no evidence pack to verify; name one with --pack")
     found: list[Comparison] = []
 
-    def check(plan: Any, opened: Store) -> None:
-        found.extend(_packing(suite).compare(pack_, plan, opened))
+    def check(plan: EvidencePlan, opened: Store) -> None:
+        found.extend(kind_of(suite).compare_pack(pack_, plan, opened))
 
     _from_scratch(suite, store, as_json, check, **execution)
     rows = [
@@ -110,37 +114,11 @@ def verify(choice: SuiteChoice, store: Path, as_json: bool, **execution: Any) ->
     return 0 if agrees else 1
 
 
-def _packable(choice: SuiteChoice) -> Suite:
-    from genbench.errors import UserError
-    from genbench.suites import PopulationSuite
-
-    suite = choice.load()
-    if isinstance(suite, PopulationSuite) and not suite.stacked:
-        raise UserError(
-            f"suite {suite.name} trains its networks one by one; evidence packs are for testbeds and for "
-            "populations with train.stacked = true"
-        )
-    return suite
-
-
-def _packing(suite: Suite) -> Any:
-    """The module that makes and compares packs of suites of this kind."""
-    from genbench.suites import TestbedSuite
-
-    if isinstance(suite, TestbedSuite):
-        from genbench.testbed import packing
-
-        return packing
-    from genbench.population import packing as population_packing
-
-    return population_packing
-
-
 def _from_scratch(
     suite: Suite,
     store: Path,
     quiet: bool,
-    use: Any,
+    use: Callable[[EvidencePlan, Store], None],
     *,
     jobs: int | None,
     timeout: float,
@@ -152,11 +130,11 @@ def _from_scratch(
 
     from genbench.engine.guard import Limits
     from genbench.report.progress import make_progress
-    from genbench.run.runs import bring_to_end, make_plan, require_ready
+    from genbench.run.execute import bring_to_end, require_ready
+    from genbench.run.plan import make_plan
 
     plan = make_plan(suite, [])
-    kept: Any = plan.evidence
-    whole = replace(plan, evidence=kept.with_all_kept())
+    whole = replace(plan, evidence=plan.evidence.with_all_kept())
     limits = Limits(timeout, parse_memory(memory))
     require_ready(whole, executor)
     with make_progress(whole, store, jobs=jobs, quiet=quiet) as progress:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from genbench.cli.common import common_options, parse_memory
 from genbench.display.tables import print_json, print_table
+
+if TYPE_CHECKING:
+    from genbench.records.record import Record
 
 _MOST_ROWS = 60
 
@@ -42,10 +45,10 @@ def reproduce(
 
     record = _record(row)
     entry = require_measure(record)
-    name, suite = record["measure"]["name"], record["suite"]
-    subjects = [reading["subject"] for reading in record["readings"]]
+    name, suite = record.name, record.suite
+    subjects = [reading.subject for reading in record.readings]
     if not as_json:
-        seconds = sum(r["seconds"] + r["shared_seconds"] for r in record["readings"])
+        seconds = sum(reading.seconds + reading.shared_seconds for reading in record.readings)
         click.echo(f"{name} on {suite}: {len(subjects)} readings, which took {seconds:.3g} s", err=True)
     limits = Limits(timeout, parse_memory(memory))
     found = recompute({name: subjects}, suite, store=store, limits=limits, jobs=jobs, quiet=as_json)
@@ -93,12 +96,12 @@ def _shown(value: float | None, status: str) -> str:
     return status if value is None else f"{value:.10g}"
 
 
-def _record(row: str) -> dict[str, Any]:
+def _record(row: str) -> Record:
     """The record behind "leaderboards/mini.json#path_norm", which must be the one the board was made from."""
     from genbench.errors import UserError
     from genbench.plugin.registry import unknown_name
     from genbench.records.validate import read_record
-    from genbench.suites.evidence_old import suite_evidence
+    from genbench.suites.evidence_packs import shipped_evidence
 
     file, hash_sign, measure = row.partition("#")
     if not hash_sign or not measure:
@@ -116,8 +119,8 @@ def _record(row: str) -> dict[str, Any]:
         raise UserError(f"{path} is not a board; `genbench leaderboard build` makes them") from None
     if measure not in rows:
         raise UserError(unknown_name("row", measure, rows, str(path.with_suffix(".md"))))
-    evidence = suite_evidence(suite)
+    evidence = shipped_evidence(suite)
     record = read_record(path.parent / "records" / evidence.suite.name / f"{measure}.json", evidence)
-    if record["sha256"] != rows[measure]["record"]:
+    if record.sha256 != rows[measure]["record"]:
         raise UserError(f"{path} was made from another record of {measure}; run `genbench leaderboard build`")
     return record

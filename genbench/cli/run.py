@@ -13,7 +13,7 @@ from genbench.cli.suite_options import SuiteChoice, suite_options
 from genbench.display.tables import print_json, print_table
 
 if TYPE_CHECKING:
-    from genbench.run.runs import Plan
+    from genbench.run.plan import Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -88,11 +88,11 @@ def run(
     The same command goes on after an interruption; finished work is never done twice.
     """
     from genbench.engine.guard import Limits
-    from genbench.population.table import check_table_path, default_table, write_table
     from genbench.report.progress import make_progress
+    from genbench.report.record_table import check_table_path, write_table
     from genbench.report.run_page import check_page_path, default_page, write_run_page
     from genbench.report.runs import run_record, show_run
-    from genbench.run.runs import execute, require_ready
+    from genbench.run.execute import execute, require_ready
 
     if report is not None:
         check_page_path(report)
@@ -112,10 +112,7 @@ def run(
 
         write_records(found, records)
     page = report or default_page(store, plan_.suite)
-    written = None
-    if found.table is not None:
-        written = table or default_table(store, plan_.suite)
-        write_table(found, written)
+    written = write_table(found, store, table)
     # The numbers first: drawing the page takes a second or two.
     if not as_json:
         show_run(found, written)
@@ -164,9 +161,9 @@ def _plan(choice: SuiteChoice, specs: tuple[str, ...], all_measures: bool, store
     from dataclasses import replace
 
     from genbench.errors import UserError
-    from genbench.plugin.registry import find_measure, load_registry
-    from genbench.records.write import find_references
-    from genbench.run.runs import make_plan, stored_measures
+    from genbench.plugin.registry import BUILT_IN, find_measure, load_registry
+    from genbench.records.references import find_references
+    from genbench.run.plan import make_plan, stored_measures
 
     if not specs and not all_measures:
         raise UserError("say what to run: --measure NAME, --measure ./file.py, or --all")
@@ -180,9 +177,8 @@ def _plan(choice: SuiteChoice, specs: tuple[str, ...], all_measures: bool, store
         asked = {entry.item.name for entry in chosen}
     else:
         # The baselines are the anchors of every table; they cost next to nothing.
-        anchors = [e for e in others if e.item.category == "baseline" and e.source.kind == "built-in"]
+        anchors = [e for e in others if e.item.category == "baseline" and e.source.kind == BUILT_IN]
         known = stored_measures(suite, [e for e in others if e not in anchors], store, pack)
         chosen += [e for e in others if e in anchors or e in known]
     plan = make_plan(suite, chosen, asked=asked, pack=pack)
-    rest = {e.item.name: e for e in others if e not in chosen}
-    return replace(plan, references=find_references(plan, rest.values()))
+    return replace(plan, references=find_references(plan, but=[e.item.name for e in chosen]))

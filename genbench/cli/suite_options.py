@@ -51,21 +51,13 @@ class SuiteChoice:
     def pack(self, suite: Suite) -> Pack | None:
         """The evidence pack to use for `suite`, if there is one and it was not declined."""
         from genbench.errors import UserError
-        from genbench.packs.pack import find_pack, read_pack
+        from genbench.suites.evidence_packs import find_pack, pack_in
 
         if self.pack_folder is not None and self.from_scratch:
             raise UserError("--pack and --from-scratch exclude each other; choose one")
         if self.from_scratch:
             return None
-        if self.pack_folder is None:
-            return find_pack(suite)
-        pack = read_pack(self.pack_folder)
-        if not pack.serves(suite):
-            raise UserError(
-                f"the pack {self.pack_folder} is evidence for suite {pack.manifest['suite']!r} with other "
-                f"settings than {suite.title!r}; drop --pack, or the options that change the suite"
-            )
-        return pack
+        return find_pack(suite) if self.pack_folder is None else pack_in(self.pack_folder, suite)
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -67,8 +67,8 @@ def tradeoff(
         _check_no_suite()
         cubes = _cube_in(cube)
     else:
-        _, _, families = find_evidence(choice, store, jobs, timeout, memory, executor, quiet=as_json)
-        cubes = {name: family.cube for name, family in families.items()}
+        evidence = find_evidence(choice, store, jobs, timeout, memory, executor, quiet=as_json)
+        cubes = {name: family.cube for name, family in evidence.families().items()}
     results = {name: trade_off(data, scales, prices) for name, data in cubes.items()}
     if as_json:
         print_json([{"family": name, **result.record()} for name, result in results.items()])
@@ -98,7 +98,7 @@ def _cube_in(path: Path) -> dict[str, xr.Dataset]:
 
 def show(results: dict[str, TradeOff]) -> None:
     """The paper's table (004 Tables 2 and 3): one row per bound, one column per family."""
-    from genbench.testbed.cube_tables import short_count
+    from genbench.display.names import short_count
 
     rows: dict[str, dict[str, Any]] = {}
     for family, result in results.items():

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from genbench.engine.ask import ProcessEnded, answers_of
 from genbench.engine.guard import Limits
 from genbench.plugin.registry import Source
 
@@ -69,22 +66,11 @@ def run_checks(
 ) -> CheckReport:
     """Run every check on `measure` of `source` in a fresh process; `told` hears of each result at once."""
     request = {"source": asdict(source), "measure": measure, "limits": asdict(limits)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "genbench.conformance.process", str(os.getpid())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
     results = []
-    with process:
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.close()
-        for line in process.stdout:
-            results.append(CheckResult(**json.loads(line)))
+    try:
+        for answer in answers_of("genbench.conformance.process", request):
+            results.append(CheckResult(**answer))
             told(results[-1])
-    if process.returncode:
-        raise RuntimeError(f"the checks themselves failed with exit code {process.returncode}")
+    except ProcessEnded as end:
+        raise RuntimeError(f"the checks themselves failed with {end}") from end
     return CheckReport(measure, results)

@@ -6,7 +6,7 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 from genbench.errors import UserError
-from genbench.plugin.contract import Availability, DataRequest, Dataset
+from genbench.plugin.offers import Availability, DataRequest, Dataset
 
 if TYPE_CHECKING:
     from genbench.data.images import ImageData

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genbench.errors import UserError
-from genbench.plugin.contract import Availability, DataRequest, Dataset
+from genbench.plugin.offers import Availability, DataRequest, Dataset
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,8 +35,13 @@ def data_root(request: DataRequest) -> Path:
     return Path(request.root or default).expanduser()
 
 
-def class_order(count: int, seed: int, draw: int | None = None) -> list[int]:
-    """`draw` (or all) of `count` classes in an order drawn by `seed`; the first half are the seen ones."""
+def class_order(count: int, seed: int | None, draw: int | None = None) -> list[int]:
+    """`draw` (or all) of `count` classes in an order drawn by `seed`; the first half are the seen ones.
+
+    Without a seed, all classes as they are: networks trained elsewhere know them in that order.
+    """
+    if seed is None:
+        return list(range(count))
     import numpy as np
 
     # RandomState, because numpy promises that its stream never changes.

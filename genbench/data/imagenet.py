@@ -10,9 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import genbench._torchvision  # noqa: F401  before open_clip, which imports torchvision
 from genbench.data.folder import class_order, data_root, load_tree, named_classes
 from genbench.errors import UserError
-from genbench.plugin.contract import Availability, DataRequest, Dataset
+from genbench.plugin.offers import Availability, DataRequest, Dataset
 
 if TYPE_CHECKING:
     from genbench.data.images import ImageData
@@ -60,9 +61,9 @@ def _names(root: Path, wnids: list[str]) -> dict[str, str]:
 
 def _curated(wnids: list[str]) -> dict[str, str]:
     """open_clip's names tell apart what ImageNet's own repeat: two cranes, two maillots."""
-    from genbench.zoo.weights import import_library
+    from open_clip import IMAGENET_CLASSNAMES
 
-    return dict(zip(wnids, import_library("open_clip").IMAGENET_CLASSNAMES, strict=True))
+    return dict(zip(wnids, IMAGENET_CLASSNAMES, strict=True))
 
 
 def _load(request: DataRequest) -> ImageData:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from genbench._lazy import np
 from genbench.data.folder import class_order, data_root
 from genbench.errors import UserError
-from genbench.plugin.contract import Availability, DataRequest, Dataset
+from genbench.plugin.offers import Availability, DataRequest, Dataset
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -248,7 +248,9 @@ def _torchvision_datasets() -> Any:
     return importlib.import_module("torchvision.datasets")
 
 
-def _image_data(train: _Split, heldout: _Split, names: tuple[str, ...], seed: int, folder: Path) -> ImageData:
+def _image_data(
+    train: _Split, heldout: _Split, names: tuple[str, ...], seed: int | None, folder: Path
+) -> ImageData:
     import torch
 
     from genbench.data.images import ImageData, TensorImages

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from genbench.errors import UserError
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from matplotlib.figure import Figure
 
-__all__ = ["GROUPS", "GROUP_MARKERS", "INK", "inline_svg", "styled", "write_png"]
+__all__ = ["GROUPS", "GROUP_MARKERS", "INK", "inline_svg", "inlined", "styled", "write_pdf", "write_png"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -109,3 +110,17 @@ def inline_svg(figure: Figure, description: str) -> str:
         f'role="img" aria-label="{html.escape(description)}">'
     )
     return head + text[text.index(">") + 1 :]
+
+
+def inlined(figure: Figure, description: str) -> Markup:
+    """`inline_svg` marked as HTML: matplotlib escapes what it writes, and nothing else is in it."""
+    from markupsafe import Markup
+
+    return Markup(inline_svg(figure, description))
+
+
+def write_pdf(figure: Figure, path: Path) -> None:
+    """Save a figure for a paper; without a creation date, so that the same figure gives the same bytes."""
+    figure.savefig(
+        path, format="pdf", metadata={"CreationDate": None, "Creator": "genbench", "Producer": None}
+    )

@@ -25,6 +25,11 @@ class Paper:
         """Where it can be read."""
         return f"https://arxiv.org/abs/{self.arxiv}"
 
+    @property
+    def citation(self) -> str:
+        """As a line of text has it."""
+        return f"{self.short}: {self.title}, arXiv:{self.arxiv}"
+
     def bibtex(self) -> str:
         """One entry."""
         return (

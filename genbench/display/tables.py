@@ -5,11 +5,32 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-__all__ = ["fitting_columns", "print_json", "print_table"]
+__all__ = ["Table", "fitting_columns", "print_json", "print_table", "show"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows by column name, for whoever shows them."""
+
+    columns: Sequence[str]
+    rows: Sequence[Mapping[str, Any]]
+    title: str = ""
+    right: Sequence[str] = ()
+    """Columns of numbers."""
+
+
+def show(parts: Iterable[Table | str]) -> None:
+    """Print tables and sentences one after the other."""
+    for part in parts:
+        if isinstance(part, str):
+            click.echo(part)
+        else:
+            print_table(part.columns, part.rows, title=part.title, right=part.right)
 
 
 def print_json(document: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -45,6 +45,8 @@ class Step:
     """What a person reads: "adapt backbone"."""
     seconds: float = 1.0
     """Of a cell on one core of a common machine, until the store has a history of its own."""
+    users_code: bool = False
+    """Whether it runs a function of the user's, which may hang: it then has the time limit of a reading."""
 
 
 @dataclass(frozen=True)
@@ -113,27 +115,6 @@ class Outcome:
     """The tail of what it printed."""
     computed: bool = True
     """False if it was read from the store."""
-
-    def message(self) -> dict[str, Any]:
-        """As JSON values, for another process; `from_message` makes it an outcome again."""
-        return {
-            "status": str(self.status),
-            "reason": self.reason,
-            "result": dict(self.result),
-            "cost": asdict(self.cost),
-            "output": self.output,
-        }
-
-    @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> Outcome:
-        """The outcome that another process sent."""
-        return cls(
-            Status(message["status"]),
-            message["reason"],
-            message["result"],
-            Cost(**message["cost"]),
-            message["output"],
-        )
 
     @property
     def value(self) -> float | None:

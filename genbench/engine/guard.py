@@ -26,8 +26,8 @@ from typing import Any
 import psutil
 
 from genbench.engine.cells import Cost, Outcome, Status
-from genbench.engine.value import InvalidResult, one_line
-from genbench.errors import NotApplicable
+from genbench.engine.value import InvalidResult
+from genbench.errors import NotApplicable, described, one_line
 
 __all__ = ["Ask", "Limits", "die_with_parent", "run_guarded"]
 
@@ -283,9 +283,9 @@ def _attempt(work: Callable[[Ask], Mapping[str, Any]], ask: Ask) -> dict[str, An
         _lift_memory_limit()
         if _is_memory(problem):
             del trace
-            return _done(Status.OUT_OF_MEMORY, f"ran out of its memory limit: {_summary(problem)}")
+            return _done(Status.OUT_OF_MEMORY, f"ran out of its memory limit: {described(problem)}")
         traceback.print_exception(problem.with_traceback(trace))
-        return _done(Status.FAILED, _summary(problem) + _where(trace))
+        return _done(Status.FAILED, described(problem) + _where(trace))
     return _done(Status.OK, "", result)
 
 
@@ -300,11 +300,6 @@ def _is_memory(problem: BaseException) -> bool:
     return isinstance(problem, RuntimeError) and (
         "can't allocate memory" in text or "not enough memory" in text or "bad_alloc" in text
     )
-
-
-def _summary(problem: BaseException) -> str:
-    text = one_line(str(problem))
-    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
 def _where(trace: Any) -> str:

@@ -9,7 +9,6 @@ Started by `genbench.engine.local` as `python -m genbench.engine.host PARENT_PID
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -26,10 +25,11 @@ from safetensors.torch import load_file
 
 from genbench.engine.cells import Cost, Outcome, Status
 from genbench.engine.guard import Ask, Limits, die_with_parent, run_guarded
+from genbench.engine.messages import Job, line, parse
 from genbench.engine.readings import READING
 from genbench.engine.steps import load_named, load_step
 from genbench.engine.value import result_record
-from genbench.errors import NotApplicable
+from genbench.errors import NotApplicable, described
 from genbench.plugin.registry import Source, source_measures
 from genbench.subject.parts import AskedParts, Part, part_label, save_part, timed_part
 from genbench.subject.subject import Subject, TrainedNetwork
@@ -141,23 +141,22 @@ def _seed_globals(seed: int) -> None:
     np.random.seed(seed % 2**32)
 
 
-def _run_step(job: Mapping[str, Any], limits: Limits) -> Outcome:
-    parents = {name: Path(folder) for name, folder in job["parents"].items()}
-    inputs = {**job["inputs"], "how": job["how"]} if job["how"] else job["inputs"]
-    step = load_step(job["step"], inputs)
-    return run_guarded(lambda _: step(inputs, parents, Path(job["out"])), limits)
+def _run_step(job: Job) -> Outcome:
+    parents = {name: Path(folder) for name, folder in job.parents.items()}
+    inputs = {**job.inputs, "how": job.how} if job.how else job.inputs
+    step = load_step(job.step, inputs)
+    return run_guarded(lambda _: step(inputs, parents, Path(job.out)), job.limits)
 
 
-def _run_job(host: ReadingHost, job: Mapping[str, Any]) -> Outcome:
-    limits = Limits(float(job["seconds"]), int(job["memory"]))
-    if job["step"] != READING.function:
-        return _run_step(job, limits)
-    if host.group != job["group"]:
-        folders = {name: Path(folder) for name, folder in job["parents"].items()}
-        network = load_named(job["how"]["loader"])(job["about"]["subject"], **folders)
-        host.load(job["group"], network, int(job["how"]["part_seed"]))
-    source = Source(**job["how"]["source"])
-    return host.read(source, job["inputs"]["measure"], int(job["inputs"]["seed"]), limits)
+def _run_job(host: ReadingHost, job: Job) -> Outcome:
+    if job.step != READING.function:
+        return _run_step(job)
+    if host.group != job.group:
+        folders = {name: Path(folder) for name, folder in job.parents.items()}
+        network = load_named(job.how["loader"])(job.about["subject"], **folders)
+        host.load(job.group, network, int(job.how["part_seed"]))
+    source = Source(**job.how["source"])
+    return host.read(source, job.inputs["measure"], int(job.inputs["seed"]), job.limits)
 
 
 def prepare_torch() -> None:
@@ -170,21 +169,20 @@ def main(parent: int, scratch: Path) -> None:
     """Serve jobs from standard input until it closes."""
     die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    jobs = open(os.dup(0))  # noqa: SIM115
-    answers = open(os.dup(1), "w", buffering=1)  # noqa: SIM115
+    jobs = open(os.dup(0), "rb")  # noqa: SIM115
+    answers = open(os.dup(1), "wb", buffering=0)  # noqa: SIM115
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     prepare_torch()
     host = ReadingHost(Path(tempfile.mkdtemp(dir=scratch)))
-    for line in jobs:
-        job = json.loads(line)
+    for text in jobs:
+        job = parse(text, Job)
         try:
             outcome = _run_job(host, job)
         except Exception as problem:  # loading a subject failed: this job's fault, not the next one's
-            reason = " ".join(f"{type(problem).__name__}: {problem}".split())
-            outcome = Outcome(Status.FAILED, f"the subject could not be loaded: {reason}")
-        answers.write(json.dumps(outcome.message()) + "\n")
+            outcome = Outcome(Status.FAILED, f"the subject could not be loaded: {described(problem)}")
+        answers.write(line(outcome))
 
 
 if __name__ == "__main__":

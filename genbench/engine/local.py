@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import subprocess
@@ -17,6 +16,7 @@ from typing import IO
 
 from genbench.engine.cells import Cell, Outcome, Status
 from genbench.engine.guard import Limits
+from genbench.engine.messages import Job, line, parse
 from genbench.engine.readings import READING
 
 __all__ = ["LocalExecutor", "Slot"]
@@ -66,23 +66,23 @@ class LocalExecutor:
             self._start(slot)
         assert slot.process is not None
         assert slot.process.stdin is not None
-        seconds = self._limits.seconds if cell.step == READING else _OWN_STEP_SECONDS
-        job = {
-            "step": cell.step.function,
-            "inputs": dict(cell.inputs),
-            "about": dict(cell.about),
-            "how": dict(cell.how),
-            "group": cell.group,
-            "parents": {name: str(folder) for name, folder in parents.items()},
-            "out": str(out),
-            "seconds": seconds,
-            "memory": self._limits.memory,
-        }
+        limited = cell.step == READING or cell.step.users_code
+        seconds = self._limits.seconds if limited else _OWN_STEP_SECONDS
+        job = Job(
+            cell.step.function,
+            dict(cell.inputs),
+            dict(cell.about),
+            dict(cell.how),
+            cell.group,
+            {name: str(folder) for name, folder in parents.items()},
+            str(out),
+            Limits(seconds, self._limits.memory),
+        )
         slot.cell = cell
         slot.group = cell.group or slot.group
         slot.deadline = time.monotonic() + seconds + _GRACE_SECONDS
         try:
-            slot.process.stdin.write(json.dumps(job).encode() + b"\n")
+            slot.process.stdin.write(line(job))
             slot.process.stdin.flush()
         except BrokenPipeError:
             pass  # it died between two cells; `wait` sees its end and says so
@@ -111,9 +111,9 @@ class LocalExecutor:
             if not data:
                 ended += self._lost(slot, Status.CRASHED, "its worker process died")
             elif slot.received.endswith(b"\n"):
-                line, slot.received = slot.received, b""
+                answer, slot.received = slot.received, b""
                 assert slot.cell is not None
-                ended.append((slot.cell, Outcome.from_message(json.loads(line))))
+                ended.append((slot.cell, parse(answer, Outcome)))
                 slot.cell = None
         for slot in self._slots:
             if slot.cell is not None and time.monotonic() > slot.deadline:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,10 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
+import msgspec
+
+from genbench.engine.ask import ProcessEnded, answers_of
 from genbench.engine.cells import Outcome
 from genbench.engine.guard import Limits, die_with_parent
-from genbench.engine.value import one_line
-from genbench.errors import UserError
+from genbench.errors import UserError, described
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Entry, Source, load_file
 
@@ -43,27 +44,13 @@ def read_network(
         "limits": asdict(limits),
         "seed": seed,
     }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "genbench.engine.own", str(os.getpid())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process:
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.close()
-        for line in process.stdout:
-            message = json.loads(line)
+    try:
+        for message in answers_of("genbench.engine.own", request):
             if "problem" in message:
                 raise UserError(f"{file}:{function} gives no subject: {message['problem']}")
-            yield message["name"], Outcome.from_message(message)
-    if process.returncode:
-        raise UserError(
-            f"{file}:{function} gives no subject: its process ended with exit code {process.returncode}"
-        )
+            yield message["name"], msgspec.convert(message["outcome"], Outcome)
+    except ProcessEnded as end:
+        raise UserError(f"{file}:{function} gives no subject: its process ended with {end}") from end
 
 
 def _serve(parent: int) -> None:
@@ -93,7 +80,7 @@ def _answer(request: dict[str, object], answers: IO[str], scratch: Path) -> None
     limits = Limits(**request["limits"])  # type: ignore[arg-type]
     for wanted in request["measures"]:  # type: ignore[attr-defined]
         outcome = host.read(Source(**wanted["source"]), wanted["name"], seed, limits)
-        message = {"name": wanted["name"], **outcome.message()}
+        message = {"name": wanted["name"], "outcome": msgspec.to_builtins(outcome)}
         answers.write(json.dumps(message) + "\n")
 
 
@@ -108,7 +95,7 @@ def _built(file: Path, function: str):  # type: ignore[no-untyped-def]
     except (Exception, SystemExit) as problem:
         if isinstance(problem, _NoSubject):
             raise
-        raise _NoSubject(one_line(f"{type(problem).__name__}: {problem}")) from problem
+        raise _NoSubject(described(problem)) from problem
     if not isinstance(subject, Subject):
         raise _NoSubject(
             f"it returned {type(subject).__name__}; return genbench.Subject.from_module(model, data=(x, y))"

@@ -6,9 +6,10 @@ import math
 import numbers
 from typing import Any
 
+from genbench.errors import one_line
 from genbench.plugin.contract import Estimate
 
-__all__ = ["InvalidResult", "finite_number", "one_line", "result_record"]
+__all__ = ["InvalidResult", "finite_number", "result_record"]
 
 
 class InvalidResult(Exception):
@@ -35,9 +36,3 @@ def result_record(value: object) -> dict[str, Any]:
     record: dict[str, Any] = {"value": finite_number(value)}
     detail = value.detail() if isinstance(value, Estimate) else {}
     return {**record, "detail": detail} if detail else record
-
-
-def one_line(text: str, limit: int = 300) -> str:
-    """`text` on one line, cut to `limit` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import msgspec
 
 from genbench import __version__
 from genbench.leaderboard.trust import CONFORMANCE, Trust, read_trust, trust_of
+from genbench.records.record import Record
 from genbench.records.validate import judged_records, record_files
-from genbench.suites.evidence_old import SuiteEvidence, suite_evidence
-
-if TYPE_CHECKING:
-    from genbench.scoring.population import PopulationScore
-    from genbench.scoring.practical import PracticalScore
+from genbench.scoring.ranking import tied_ranks
+from genbench.suites.evidence import Evidence
+from genbench.suites.evidence_packs import shipped_evidence
+from genbench.suites.pages import Pages
+from genbench.suites.result import MeasureResult, Score
 
 __all__ = ["Board", "Row", "board_document", "read_boards"]
 
@@ -27,8 +29,8 @@ _DIGITS = 6
 class Row:
     """One measure on a board."""
 
-    record: Mapping[str, Any]
-    score: PracticalScore | PopulationScore | None
+    record: Record
+    result: MeasureResult
     rank: int | None
     tied: list[str]
     """Other measures that the evidence cannot tell from this one."""
@@ -37,26 +39,32 @@ class Row:
     @property
     def name(self) -> str:
         """Of the measure."""
-        return str(self.record["measure"]["name"])
+        return self.record.name
 
     @property
     def baseline(self) -> bool:
         """Whether it is an anchor of the table, which is always shown."""
-        built_in = self.record["plugin"]["kind"] == "built-in"
-        return bool(built_in and self.record["measure"]["category"] == "baseline")
+        return self.result.baseline
+
+    @property
+    def score(self) -> Score | None:
+        """What its readings give."""
+        found: Score | None = self.result.score
+        return found
 
     @property
     def seconds(self) -> float:
         """Time of all its readings, shared parts included."""
-        return float(self.record["cost"]["seconds"] + self.record["cost"]["shared_seconds"])
+        return self.record.cost.seconds + self.record.cost.shared_seconds
 
 
 @dataclass(frozen=True)
 class Board:
     """All rows of one suite, best first."""
 
-    evidence: SuiteEvidence
-    rows: list[Row]
+    evidence: Evidence
+    rows: Sequence[Row]
+    pages: Pages
 
     @property
     def name(self) -> str:
@@ -66,40 +74,36 @@ class Board:
 
 def read_boards(records: Path, trust: Path, only: str = "") -> list[Board]:
     """A board for every suite with records, or for one suite; every record is validated."""
-    boards = []
     conformance = read_trust(trust, CONFORMANCE)
+    boards = []
     for suite, paths in record_files(records).items():
         if only and suite != only:
             continue
-        evidence = suite_evidence(suite)
-        judged = judged_records(paths, evidence)
-        trusted = partial(trust_of, entries=read_trust(trust, suite), conformance=conformance)
-        boards.append(Board(evidence, _rows(judged, trusted)))
+        evidence = shipped_evidence(suite)
+        found = judged_records(paths, evidence)
+        trusted = read_trust(trust, suite)
+        trusts = [trust_of(record, trusted, conformance) for record in found.records]
+        rows = _rows(found.records, found.judged.results, trusts)
+        boards.append(Board(evidence, rows, evidence.pages(found.judged)))
     return boards
 
 
-def _rows(
-    judged: Sequence[tuple[Mapping[str, Any], Any]], trust: Callable[[Mapping[str, Any]], Trust]
-) -> list[Row]:
-    from genbench.scoring.ranking import tied_ranks
-
-    scores = [score for _, score in judged]
-    names = [record["measure"]["name"] for record, _ in judged]
+def _rows(records: Sequence[Record], results: Sequence[MeasureResult], trusts: Sequence[Trust]) -> list[Row]:
+    ranks = tied_ranks([result.score for result in results])
     rows = [
-        Row(record, score, rank, _tied(i, scores, names), trust(record))
-        for i, ((record, score), rank) in enumerate(zip(judged, tied_ranks(scores), strict=True))
+        Row(record, result, rank, _tied(result, results), trust)
+        for record, result, rank, trust in zip(records, results, ranks, trusts, strict=True)
     ]
     return sorted(rows, key=lambda row: (row.rank is None, row.rank, row.score and row.score.value, row.name))
 
 
-def _tied(i: int, scores: Sequence[Any], names: Sequence[str]) -> list[str]:
-    own = scores[i]
-    if own is None:
+def _tied(own: MeasureResult, results: Sequence[MeasureResult]) -> list[str]:
+    if own.score is None:
         return []
     return [
-        name
-        for j, (name, other) in enumerate(zip(names, scores, strict=True))
-        if j != i and other is not None and own.ties_with(other)
+        other.name
+        for other in results
+        if other is not own and other.score is not None and own.score.ties_with(other.score)
     ]
 
 
@@ -110,29 +114,30 @@ def board_document(board: Board) -> dict[str, Any]:
         "genbench": __version__,
         "suite": board.name,
         "summary": evidence.suite.summary,
-        "evidence": evidence.pack.hash,
+        "evidence": None if evidence.pack is None else evidence.pack.hash,
         "rows": [_row_document(row, evidence) for row in board.rows],
     }
 
 
-def _row_document(row: Row, evidence: SuiteEvidence) -> dict[str, Any]:
+def _row_document(row: Row, evidence: Evidence) -> dict[str, Any]:
     record, score = row.record, row.score
+    about, plugin = record.measure, record.plugin
     document: dict[str, Any] = {
         "measure": row.name,
         "rank": row.rank,
         "tied_with": row.tied,
         "baseline": row.baseline,
-        "category": record["measure"]["category"],
-        "summary": record["measure"]["summary"],
-        "paper": record["measure"]["paper"],
-        "version": record["measure"]["version"],
-        "plugin": {key: record["plugin"][key] for key in ("kind", "distribution", "version")},
-        "statuses": record["statuses"],
-        "cost": record["cost"],
+        "category": about.category,
+        "summary": about.summary,
+        "paper": about.paper,
+        "version": about.version,
+        "plugin": {"kind": plugin.kind, "distribution": plugin.distribution, "version": plugin.version},
+        "statuses": record.statuses,
+        "cost": msgspec.to_builtins(record.cost),
         "trust": row.trust.level,
         "reproduced": row.trust.reproduced,
         "invariance": row.trust.findings,
-        "record": record["sha256"],
+        "record": record.sha256,
         "sign_error": None,
     }
     if score is not None:

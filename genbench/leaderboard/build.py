@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
-from genbench.leaderboard.board import board_document, read_boards
+from genbench.leaderboard.board import Board, board_document, read_boards
 from genbench.leaderboard.markdown import markdown
 from genbench.leaderboard.site import site_files
-from genbench.population.table import table_text
-from genbench.suites.evidence_old import PopulationEvidence
+from genbench.records.references import reference_text
+from genbench.suites.kind import kind_of
 
 __all__ = ["Folders", "board_files", "build", "stale"]
 
@@ -29,6 +28,8 @@ class Folders:
 
     boards: Path
     records: Path
+    references: Path | None = None
+    """Where the package keeps recorded readings; boards elsewhere leave it alone."""
 
     @property
     def trust(self) -> Path:
@@ -38,18 +39,23 @@ class Folders:
 
 def board_files(folders: Folders) -> dict[str, bytes]:
     """Path below the boards' folder to content of every file that the records give."""
+    return _board_files(_read(folders))
+
+
+def _read(folders: Folders) -> list[Board]:
     boards = read_boards(folders.records, folders.trust)
     if not boards:
         raise UserError(f"{folders.records} holds no records; `genbench run --records DIR` writes them")
+    return boards
+
+
+def _board_files(boards: Sequence[Board]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for board in boards:
         document = json.dumps(board_document(board), indent=1, sort_keys=True, ensure_ascii=False)
         files[f"{board.name}.json"] = (document + "\n").encode()
         files[f"{board.name}.md"] = markdown(board).encode()
-        if isinstance(board.evidence, PopulationEvidence):
-            # In the order of names: a rank that moves does not move a column.
-            rows = board.evidence.table(sorted((row.record for row in board.rows), key=_measure_name))
-            files[f"{board.name}.csv"] = table_text(rows).encode()
+        files |= {f"{board.name}.{end}": text.encode() for end, text in board.pages.board_files().items()}
     files |= {f"site/{name}": content for name, content in site_files(boards).items()}
     size = sum(len(content) for name, content in files.items() if name.startswith("site/"))
     if size > SITE_LIMIT:
@@ -57,14 +63,14 @@ def board_files(folders: Folders) -> dict[str, bytes]:
     return files
 
 
-def _measure_name(record: Mapping[str, Any]) -> str:
-    return str(record["measure"]["name"])
-
-
 def build(folders: Folders) -> dict[str, bytes]:
     """Write the boards anew; what is not made from a record goes."""
-    files = board_files(folders)
+    boards = _read(folders)
+    files = _board_files(boards)
     try:
+        for path, text in _references(boards, folders).items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, text)
         shutil.rmtree(folders.boards / "site", ignore_errors=True)
         for name in _present(folders) - files.keys():
             (folders.boards / name).unlink()
@@ -82,18 +88,38 @@ def build(folders: Folders) -> dict[str, bytes]:
 
 def stale(folders: Folders) -> list[str]:
     """One sentence for every file on disk that is not what the records give."""
-    files = board_files(folders)
-    present = _present(folders)
-    problems = [f"{folders.boards / name} is missing" for name in files.keys() - present]
+    boards = _read(folders)
+    files = _board_files(boards)
+    # A kind may add files of any ending, so what there should be is looked for by its name.
+    there = {name for name in files if (folders.boards / name).is_file()}
+    problems = [f"{folders.boards / name} is missing" for name in files.keys() - there]
     problems += [
-        f"{folders.boards / name} is not made from any record" for name in sorted(present - files.keys())
+        f"{folders.boards / name} is not made from any record" for name in _present(folders) - files.keys()
     ]
     problems += [
         f"{folders.boards / name} is stale or was edited by hand"
-        for name in files.keys() & present
+        for name in there
         if (folders.boards / name).read_bytes() != files[name]
     ]
+    problems += [
+        f"{path} is not what the records give"
+        for path, text in _references(boards, folders).items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
+    ]
     return sorted(problems)
+
+
+def _references(boards: Sequence[Board], folders: Folders) -> dict[Path, str]:
+    """File to text of the recorded readings that ship with genbench."""
+    if folders.references is None:
+        return {}
+    texts = {}
+    for board in boards:
+        records = [row.record for row in board.rows]
+        texts[folders.references / f"{board.name}.json"] = reference_text(
+            records, kind_of(board.evidence.suite)
+        )
+    return texts
 
 
 def _present(folders: Folders) -> set[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from genbench.leaderboard.board import Board, Row
-from genbench.suites.evidence_old import ScoreColumn
+from genbench.suites.evidence import ScoreColumn
 
 __all__ = ["markdown"]
 
@@ -22,7 +22,7 @@ def markdown(board: Board) -> str:
         f"# {board.name}",
         "",
         f"{_escaped(evidence.suite.summary)}. {len(board.rows)} measures, evidence pack "
-        f"{evidence.pack.version}.",
+        f"{evidence.pack.version if evidence.pack else 'none'}.",
         "",
         *evidence.meaning,
         "Measures that the evidence cannot tell apart share a rank. Baselines are in italics.",
@@ -38,22 +38,22 @@ def markdown(board: Board) -> str:
 
 
 def _line(row: Row, columns: Sequence[ScoreColumn]) -> str:
-    score, about = row.score, row.record["measure"]
+    score, about = row.score, row.record.measure
     name = f"*{row.name}*" if row.baseline else row.name
-    counts = sorted(row.record["statuses"].items(), key=lambda item: (-item[1], item[0]))
+    counts = sorted(row.record.statuses.items(), key=lambda item: (-item[1], item[0]))
     trust = row.trust.level + (f" ({len(row.trust.reproduced)})" if row.trust.reproduced else "")
     numbers = [None if score is None else column.number(score) for column in columns]
     cells = [
         "" if row.rank is None else str(row.rank),
         name.replace("_", "\\_"),
-        _escaped(about["category"]),
+        _escaped(about.category),
         "" if score is None else f"{score.value:.3f}",
         "" if score is None else f"{score.low:.3f} – {score.high:.3f}",
         *("" if number is None else f"{number:.3f}" for number in numbers),
         ", ".join(f"{count} {status}" for status, count in counts).replace("_", " "),
         f"{row.seconds:.2g}" if row.seconds < 10 else f"{row.seconds:.0f}",
         trust,
-        _escaped(about["summary"]),
+        _escaped(about.summary),
     ]
     return "| " + " | ".join(cells) + " |"
 

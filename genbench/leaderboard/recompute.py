@@ -9,17 +9,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from genbench.engine.cells import Outcome
+from genbench.engine.cells import Outcome, Status
 from genbench.engine.guard import Limits
 from genbench.errors import UserError
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Entry, load_registry
 from genbench.records.provenance import package_versions, plugin_record
+from genbench.records.record import Record
 from genbench.report.progress import make_progress
-from genbench.run.runs import bring_to_end, make_plan
-from genbench.suites.evidence_old import suite_evidence
+from genbench.run.execute import bring_to_end
+from genbench.run.plan import make_plan
+from genbench.suites.evidence_packs import shipped_evidence
 
 __all__ = ["TOLERANCE", "Agreement", "compare", "draw", "recompute", "require_measure", "what_differs"]
 
@@ -59,17 +60,17 @@ class Agreement:
         return self.difference <= TOLERANCE
 
 
-def require_measure(record: Mapping[str, Any]) -> Entry[Measure]:
+def require_measure(record: Record) -> Entry[Measure]:
     """The registered measure that a record is about, in the version it is about."""
-    about, plugin = record["measure"], record["plugin"]
-    entry = load_registry().measures.get(about["name"])
+    about, plugin = record.measure, record.plugin
+    entry = load_registry().measures.get(about.name)
     if entry is None:
-        origin = f"{plugin['distribution'] or plugin['name']} {plugin['version']}".strip()
-        raise UserError(f"measure {about['name']!r} is not installed here; it was offered by {origin}")
-    if entry.item.version != about["version"]:
+        origin = f"{plugin.distribution or plugin.name} {plugin.version}".strip()
+        raise UserError(f"measure {about.name!r} is not installed here; it was offered by {origin}")
+    if entry.item.version != about.version:
         raise UserError(
-            f"measure {about['name']!r} has version {entry.item.version} here, and the record has version "
-            f"{about['version']}; install genbench {record['provenance']['genbench']}"
+            f"measure {about.name!r} has version {entry.item.version} here, and the record has version "
+            f"{about.version}; install genbench {record.provenance.genbench}"
         )
     return entry
 
@@ -90,7 +91,7 @@ def recompute(
     store : where to keep them; unless given, a folder that is gone afterwards, so that nothing is taken from
         an earlier run.
     """
-    evidence = suite_evidence(suite)
+    evidence = shipped_evidence(suite)
     entries = [load_registry().get("measures", name) for name in chosen]
     plan = make_plan(evidence.suite, entries, pack=evidence.pack)
     wanted = {(name, subject) for name, subjects in chosen.items() for subject in subjects}
@@ -104,25 +105,24 @@ def recompute(
     return {place: outcomes[cell.key] for place, cell in plan.readings.items()}
 
 
-def compare(record: Mapping[str, Any], found: Mapping[tuple[str, str], Outcome]) -> list[Agreement]:
+def compare(record: Record, found: Mapping[tuple[str, str], Outcome]) -> list[Agreement]:
     """Every recorded reading that was computed again."""
-    name = record["measure"]["name"]
     return [
         Agreement(
-            name,
-            reading["subject"],
-            reading["value"],
-            found[name, reading["subject"]].value,
-            reading["status"],
-            str(found[name, reading["subject"]].status),
+            record.name,
+            reading.subject,
+            reading.value,
+            found[record.name, reading.subject].value,
+            str(reading.status),
+            str(found[record.name, reading.subject].status),
         )
-        for reading in record["readings"]
-        if (name, reading["subject"]) in found
+        for reading in record.readings
+        if (record.name, reading.subject) in found
     ]
 
 
 def draw(
-    records: Sequence[Mapping[str, Any]], sample: int, seed: int, slowest: float = math.inf
+    records: Sequence[Record], sample: int, seed: int, slowest: float = math.inf
 ) -> dict[str, list[str]]:
     """`sample` random readings of measures that are installed: measure to networks.
 
@@ -131,12 +131,12 @@ def draw(
     slowest : readings that took more seconds than this are left out.
     """
     places = [
-        (record["measure"]["name"], reading["subject"])
+        (record.name, reading.subject)
         for record in records
-        for reading in record["readings"]
-        if record["measure"]["name"] in load_registry().measures
-        and reading["status"] == "ok"
-        and reading["seconds"] + reading["shared_seconds"] <= slowest
+        for reading in record.readings
+        if record.name in load_registry().measures
+        and reading.status is Status.OK
+        and reading.seconds + reading.shared_seconds <= slowest
     ]
     chosen: dict[str, list[str]] = {}
     for name, subject in sorted(random.Random(seed).sample(places, min(sample, len(places)))):
@@ -144,14 +144,14 @@ def draw(
     return chosen
 
 
-def what_differs(record: Mapping[str, Any], entry: Entry[Measure]) -> list[str]:
+def what_differs(record: Record, entry: Entry[Measure]) -> list[str]:
     """What is not as it was when the record was made, one sentence each."""
-    then, now = record["provenance"]["packages"], package_versions()
+    then, now = record.provenance.packages, package_versions()
     found = [
         f"{name} was {then.get(name, 'not installed')} and is {now.get(name, 'not installed')}"
         for name in sorted({*then, *now})
         if then.get(name) != now.get(name)
     ]
-    if record["plugin"]["sha256"] != plugin_record(entry)["sha256"]:
+    if record.plugin.sha256 != plugin_record(entry)["sha256"]:
         found.append("the source code of the measure is another")
     return found

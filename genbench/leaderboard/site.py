@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from genbench import __version__
 from genbench.display.papers import paper_of
+from genbench.display.templates import template_environment
 from genbench.leaderboard.board import Board, Row
-from genbench.population.site_pages import PopulationPages
-from genbench.suites.evidence_old import PopulationEvidence, TestbedEvidence
-from genbench.testbed.site_pages import TestbedPages
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from genbench.plugin.registry import BUILT_IN
+from genbench.records.record import About, Record
 
 __all__ = ["site_files"]
 
@@ -30,26 +27,11 @@ _INVARIANCES = {
 """How the names of the conformance kit's findings begin, and the letter that stands for each."""
 
 
-class SuitePages(Protocol):
-    """What the pages of one kind of suite show that those of others do not."""
-
-    @property
-    def kind(self) -> str:
-        """The end of the names of its templates."""
-
-    def files(self) -> dict[str, bytes]:
-        """What its pages share; by path below the suite's folder."""
-
-    def evidence_page(self) -> dict[str, Any]:
-        """What the measures are judged against."""
-
-    def measure_page(self, row: Row) -> dict[str, Any]:
-        """How one measure did."""
-
-
 def site_files(boards: Sequence[Board]) -> dict[str, bytes]:
     """Relative path to content of every file of the site."""
-    environment = _environment()
+    environment = template_environment(
+        "genbench.leaderboard", {board.evidence.suite.kind: board.pages.templates for board in boards}
+    )
 
     def page(template: str, root: str, **content: Any) -> bytes:
         text = environment.get_template(template).render(
@@ -61,52 +43,18 @@ def site_files(boards: Sequence[Board]) -> dict[str, bytes]:
     contents = [_board(board) for board in boards]
     files["index.html"] = page("index.html.j2", ".", boards=contents)
     for board, content in zip(boards, contents, strict=True):
-        pages = _pages(board)
-        files |= {f"{board.name}/{name}": shared for name, shared in pages.files().items()}
+        pages = board.pages
+        files |= {f"{board.name}/{name}": shared for name, shared in pages.site_files().items()}
         files[f"{board.name}/index.html"] = page("board.html.j2", "..", board=content)
         files[f"{board.name}/evidence.html"] = page(
-            f"evidence_{pages.kind}.html.j2", "..", board=content, **pages.evidence_page()
+            pages.evidence_template, "..", board=content, **pages.evidence_page()
         )
         for row, shown in zip(board.rows, content["rows"], strict=True):
-            own = {**_measure(board, row), **pages.measure_page(row)}
+            own = {**_measure(board, row), **pages.measure_page(row.result)}
             files[f"{board.name}/measures/{row.name}.html"] = page(
-                f"measure_{pages.kind}.html.j2", "../..", board=content, row=shown, **own
+                pages.measure_template, "../..", board=content, row=shown, **own
             )
     return files
-
-
-def _pages(board: Board) -> SuitePages:
-    if isinstance(board.evidence, TestbedEvidence):
-        return TestbedPages(board.evidence)
-    assert isinstance(board.evidence, PopulationEvidence)
-    return PopulationPages(board.evidence, board.rows)
-
-
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("genbench.leaderboard"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    # Curves and maps keep their order.
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
-    environment.filters["seconds"] = _shown_seconds
-    environment.filters["short"] = _shown_number
-    return environment
-
-
-def _shown_seconds(value: float) -> str:
-    return "<0.01" if value < 0.005 else f"{value:.2f}" if value < 10 else f"{value:,.0f}"
-
-
-def _shown_number(value: float | None) -> str:
-    """A score: most are shares, some go to 100."""
-    return "–" if value is None else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
 
 
 # -- the board ---------------------------------------------------------------------------------------
@@ -121,7 +69,7 @@ def _board(board: Board) -> dict[str, Any]:
         "name": board.name,
         "summary": evidence.suite.summary,
         "meaning": evidence.meaning,
-        "networks": len(evidence.subjects),
+        "networks": len(evidence.networks),
         "rows": rows,
         "best": [row for i, row in enumerate(scored) if i < _BEST or row["baseline"]],
         "columns": evidence.columns,
@@ -142,7 +90,7 @@ def _legend(board: Board, invariance: bool) -> dict[str, str]:
         "rank": "One more than the number of measures that are surely better",
         "sign-error": "0 is perfect, ½ (the dashed mark) a coin, 1 always wrong; the bar its 95 % interval",
         **{column.label: column.about for column in board.evidence.columns},
-        "readings": f"How many of the {len(board.evidence.subjects)} networks have a value",
+        "readings": f"How many of the {len(board.evidence.networks)} networks have a value",
         "seconds": "All readings together, shared parts included",
         **({"invariance": marks} if invariance else {}),
         "trust": "claimed; checked: the conformance kit passed; reproduced: values were recomputed",
@@ -156,20 +104,20 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "rank": row.rank,
         "tied": row.tied,
         "baseline": row.baseline,
-        "category": row.record["measure"]["category"],
-        "summary": row.record["measure"]["summary"],
-        "plugin": "" if row.record["plugin"]["kind"] == "built-in" else _plugin(row),
+        "category": row.record.measure.category,
+        "summary": row.record.measure.summary,
+        "plugin": "" if row.record.plugin.kind == BUILT_IN else _plugin(row.record),
         "score": score,
         "numbers": {
             column.label: None if score is None else column.number(score) for column in board.evidence.columns
         },
-        "statuses": sorted(row.record["statuses"].items(), key=lambda item: (-item[1], item[0])),
-        "valued": row.record["statuses"].get("ok", 0),
-        "problem": not row.record["statuses"].keys() <= {"ok", "not_applicable"},
+        "statuses": sorted(row.record.statuses.items(), key=lambda item: (-item[1], item[0])),
+        "valued": row.record.statuses.get("ok", 0),
+        "problem": not row.record.statuses.keys() <= {"ok", "not_applicable"},
         "seconds": row.seconds,
         "trust": row.trust.level,
         "reproduced": row.trust.reproduced,
-        "invariance": _marks(row.trust.findings, drawn=row.record["measure"]["randomness"] == "seeded"),
+        "invariance": _marks(row.trust.findings, drawn=row.record.measure.randomness == "seeded"),
     }
 
 
@@ -190,9 +138,9 @@ def _marks(findings: Mapping[str, str], *, drawn: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _plugin(row: Row) -> str:
-    plugin = row.record["plugin"]
-    return f"{plugin['distribution'] or plugin['name']} {plugin['version']}".strip()
+def _plugin(record: Record) -> str:
+    plugin = record.plugin
+    return f"{plugin.distribution or plugin.name} {plugin.version}".strip()
 
 
 # -- one measure -------------------------------------------------------------------------------------
@@ -200,45 +148,41 @@ def _plugin(row: Row) -> str:
 
 def _measure(board: Board, row: Row) -> dict[str, Any]:
     record = row.record
-    paper, place = paper_of(record["measure"]["paper"])
+    paper, place = paper_of(record.measure.paper)
     return {
-        "about": record["measure"],
-        "formula": _paragraphs(record["measure"]),
+        "about": record.measure,
+        "formula": _paragraphs(record.measure),
         "paper": paper,
         "place": place,
         "provenance": _provenance(record),
-        "command": record["provenance"]["command"],
+        "command": record.provenance.command,
         "reproduce": f"genbench reproduce leaderboards/{board.name}.json#{row.name}",
     }
 
 
-def _paragraphs(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _paragraphs(about: About) -> list[tuple[str, str]]:
     """The docstring of a measure: texts, and indented blocks that keep their lines; not its summary."""
     found = []
-    for block in about["description"].split("\n\n"):
-        if not block.strip() or block.strip() == about["summary"]:
+    for block in about.description.split("\n\n"):
+        if not block.strip() or block.strip() == about.summary:
             continue
         indented = any(line.startswith("    ") for line in block.splitlines())
         found.append(("lines", block) if indented else ("text", " ".join(block.split())))
-    return found or [("text", about["summary"])]
+    return found or [("text", about.summary)]
 
 
-def _provenance(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    origin, plugin, git = record["provenance"], record["plugin"], record["provenance"]["git"]
-    machine = origin["platform"]
+def _provenance(record: Record) -> list[tuple[str, str]]:
+    origin, git, machine = record.provenance, record.provenance.git, record.provenance.platform
     return [
-        ("offered by", f"{plugin['kind']}: {plugin['distribution'] or plugin['name']} {plugin['version']}"),
-        ("measure version", record["measure"]["version"]),
-        ("source sha256", plugin["sha256"]),
-        ("genbench", origin["genbench"]),
-        ("git", "" if git is None else git["commit"] + (" and uncommitted changes" if git["dirty"] else "")),
-        ("evidence pack", origin["evidence"] or ""),
-        ("data sha256", origin["data_sha256"] or ""),
-        ("suite sha256", origin["suite_sha256"]),
-        ("packages", ", ".join(f"{name} {version}" for name, version in sorted(origin["packages"].items()))),
-        (
-            "machine",
-            f"{machine['system']} {machine['machine']}, Python {machine['python']}, {machine['libc']}",
-        ),
-        ("record sha256", record["sha256"]),
+        ("offered by", f"{record.plugin.kind}: {_plugin(record)}"),
+        ("measure version", record.measure.version),
+        ("source sha256", record.plugin.sha256),
+        ("genbench", origin.genbench),
+        ("git", "" if git is None else git.commit + (" and uncommitted changes" if git.dirty else "")),
+        ("evidence pack", origin.evidence or ""),
+        ("data sha256", origin.data_sha256 or ""),
+        ("suite sha256", origin.suite_sha256),
+        ("packages", ", ".join(f"{name} {version}" for name, version in sorted(origin.packages.items()))),
+        ("machine", f"{machine.system} {machine.machine}, Python {machine.python}, {machine.libc}"),
+        ("record sha256", record.sha256),
     ]

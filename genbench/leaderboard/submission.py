@@ -11,7 +11,6 @@ Nothing in it is believed: records are validated against the evidence that ships
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.leaderboard.build import Folders
 from genbench.leaderboard.verify import remember, suite_records
+from genbench.records.record import Record
 from genbench.records.validate import LARGEST, read_record, record_files
-from genbench.records.write import record_text
-from genbench.suites.evidence_old import suite_evidence
+from genbench.suites.evidence_packs import shipped_evidence
 
 __all__ = ["CHECKS", "accept"]
 
@@ -37,30 +36,32 @@ def accept(submission: Path, folders: Folders) -> list[str]:
         raise UserError(f"{submission} has more than {_MOST} records; submit them in parts")
     checks = _checks(submission / CHECKS)
     # All are read before one is written: a submission is taken whole or not at all.
-    records = [read_record(path, suite_evidence(suite)) for suite, paths in found.items() for path in paths]
-    for record in records:
+    records = {
+        path: read_record(path, shipped_evidence(suite)) for suite, paths in found.items() for path in paths
+    }
+    for record in records.values():
         _require_own_name(record, folders.records)
-    for record in records:
-        target = folders.records / record["suite"] / f"{record['measure']['name']}.json"
+    for source, record in records.items():
+        target = folders.records / record.suite / f"{record.name}.json"
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, record_text(record))
+        write_atomically(target, source.read_text(encoding="utf-8"))
     for suite in found:
-        names = {record["measure"]["name"] for record in records if record["suite"] == suite}
+        names = {record.name for record in records.values() if record.suite == suite}
         passed = {name: entry for name, entry in checks.items() if name in names}
         remember(folders.trust, suite_records(folders.records, suite), checked=passed)
-    return [f"{record['suite']}/{record['measure']['name']}" for record in records]
+    return [f"{record.suite}/{record.name}" for record in records.values()]
 
 
-def _require_own_name(record: Mapping[str, Any], folder: Path) -> None:
-    name, plugin = record["measure"]["name"], record["plugin"]
-    if plugin["kind"] != "package":
+def _require_own_name(record: Record, folder: Path) -> None:
+    name, plugin = record.name, record.plugin
+    if plugin.kind != "package":
         raise UserError(
             f"{name} is offered by no package; submit a folder plugins/NAME with a pyproject.toml"
         )
-    path = folder / record["suite"] / f"{name}.json"
+    path = folder / record.suite / f"{name}.json"
     if path.exists():
-        owner = read_record(path)["plugin"]["distribution"]
-        if owner != plugin["distribution"]:
+        owner = read_record(path).plugin.distribution
+        if owner != plugin.distribution:
             raise UserError(f"{name!r} is on the board already, by {owner}; rename yours")
 
 

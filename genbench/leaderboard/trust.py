@@ -19,6 +19,7 @@ from typing import Any
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.keys import canonical_json, text_hash
+from genbench.records.record import Record
 
 __all__ = [
     "CONFORMANCE",
@@ -72,20 +73,20 @@ def write_trust(folder: Path, suite: str, entries: Mapping[str, Any]) -> None:
     write_atomically(folder / f"{suite}.json", text + "\n")
 
 
-def verifiable(record: Mapping[str, Any]) -> str:
+def verifiable(record: Record) -> str:
     """Hash of what can be verified: the measure's code and its readings; not what they cost, or when."""
-    readings = [[r["subject"], r["key"], r["status"], r["value"]] for r in record["readings"]]
-    return text_hash(canonical_json([record["measure"]["version"], record["plugin"]["sha256"], readings]))
+    readings = [[r.subject, r.key, str(r.status), r.value] for r in record.readings]
+    return text_hash(canonical_json([record.measure.version, record.plugin.sha256, readings]))
 
 
-def code_hash(record: Mapping[str, Any]) -> str:
+def code_hash(record: Record) -> str:
     """Hash of what the conformance kit looks at: the measure's code."""
-    return text_hash(canonical_json([record["measure"]["version"], record["plugin"]["sha256"]]))
+    return text_hash(canonical_json([record.measure.version, record.plugin.sha256]))
 
 
-def trust_of(record: Mapping[str, Any], entries: Mapping[str, Any], conformance: Mapping[str, Any]) -> Trust:
+def trust_of(record: Record, entries: Mapping[str, Any], conformance: Mapping[str, Any]) -> Trust:
     """The trust in one record, from the files of its suite and of the conformance kit."""
-    name = record["measure"]["name"]
+    name = record.name
     entry, checked = entries.get(name, {}), conformance.get(name, {})
     reproduced = sorted(entry.get("reproduced", [])) if entry.get("of") == verifiable(record) else []
     if checked.get("of") != code_hash(record):

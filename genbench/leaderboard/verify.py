@@ -13,8 +13,9 @@ from genbench.errors import UserError
 from genbench.leaderboard.recompute import Agreement, compare, draw, recompute
 from genbench.leaderboard.trust import CONFORMANCE, code_hash, read_trust, verifiable, write_trust
 from genbench.plugin.registry import load_registry
+from genbench.records.record import Record
 from genbench.records.validate import read_records, record_files
-from genbench.suites.evidence_old import suite_evidence
+from genbench.suites.evidence_packs import shipped_evidence
 
 __all__ = ["check_conformance", "remember", "suite_records", "verify_sample"]
 
@@ -22,16 +23,16 @@ _INVARIANCE = "same function, "
 """How the conformance kit names what should leave a measure unchanged."""
 
 
-def suite_records(folder: Path, suite: str) -> list[dict[str, Any]]:
+def suite_records(folder: Path, suite: str) -> list[Record]:
     """Every record of a suite, validated."""
     paths = record_files(folder).get(suite, [])
     if not paths:
         raise UserError(f"{folder} holds no records of suite {suite!r}")
-    return read_records(paths, suite_evidence(suite))
+    return read_records(paths, shipped_evidence(suite))
 
 
 def verify_sample(
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
     sample: int,
     *,
     seed: int,
@@ -44,10 +45,8 @@ def verify_sample(
     chosen = draw(records, sample, seed, slowest)
     if not chosen:
         raise UserError("there is no reading of an installed measure to recompute")
-    found = recompute(chosen, records[0]["suite"], limits=limits, jobs=jobs, quiet=quiet)
-    return [
-        one for record in records if record["measure"]["name"] in chosen for one in compare(record, found)
-    ]
+    found = recompute(chosen, records[0].suite, limits=limits, jobs=jobs, quiet=quiet)
+    return [one for record in records if record.name in chosen for one in compare(record, found)]
 
 
 def check_conformance(measure: str, limits: Limits) -> dict[str, Any]:
@@ -71,16 +70,16 @@ def check_conformance(measure: str, limits: Limits) -> dict[str, Any]:
 
 def remember(
     folder: Path,
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
     agreements: Sequence[Agreement] = (),
     checked: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Add what was found out to the files of trust; entries of other code or readings are forgotten."""
-    suite = records[0]["suite"]
+    suite = records[0].suite
     before, conformance = read_trust(folder, suite), read_trust(folder, CONFORMANCE)
     entries = {}
     for record in records:
-        name = record["measure"]["name"]
+        name = record.name
         old = before.get(name, {})
         known = set(old["reproduced"]) if old.get("of") == verifiable(record) else set()
         mine = [one for one in agreements if one.measure == name]

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MEASURES"]
 
-_EPS = 1e-3
-
 
 def _at(sigma: Estimate, formula: Callable[[float], float]) -> Estimate:
     """The formula at sigma, with the error that sigma's own error makes."""
@@ -48,10 +46,11 @@ def _bound(vector: Tensor, sigma: float, m: int) -> float:
     return math.sqrt(complexity / m)
 
 
-def _magnitude_bound(vector: Tensor, change: Tensor, sigma: float, m: int) -> float:
+def _magnitude_bound(subject: Subject, vector: Tensor, change: Tensor, sigma: float) -> float:
     """The same with noise in proportion to the weights; `vector` is v, `change` is w − w⁰."""
-    prior = _EPS**2 + (sigma**2 + 1) * vector.square().sum() / vector.numel()
-    posterior = _EPS**2 + sigma**2 * change.square()
+    m, eps = subject.m, subject.sigma_eps
+    prior = eps**2 + (sigma**2 + 1) * vector.square().sum() / vector.numel()
+    posterior = eps**2 + sigma**2 * change.square()
     complexity = float((prior / posterior).log().sum()) / 4 + math.log(m / sigma) + 10
     if complexity < 0:
         raise NotApplicable("the prior is narrower than the posterior, so the complexity term is negative")
@@ -100,7 +99,7 @@ def pacbayes_mag_init(subject: Subject) -> Estimate:
     """
     change = _flat(subject.weights()) - _flat(subject.initial_weights())
     sigma = subject.sigma(magnitude_aware=True)
-    return _at(sigma, lambda sigma: _magnitude_bound(change, change, sigma, subject.m))
+    return _at(sigma, lambda sigma: _magnitude_bound(subject, change, change, sigma))
 
 
 @measure(category="flatness", needs=_ALL, randomness="seeded", paper="001 (32)", cost="high", version="2")
@@ -113,7 +112,7 @@ def pacbayes_mag_orig(subject: Subject) -> Estimate:
     weights = _flat(subject.weights())
     change = weights - _flat(subject.initial_weights())
     sigma = subject.sigma(magnitude_aware=True)
-    return _at(sigma, lambda sigma: _magnitude_bound(weights, change, sigma, subject.m))
+    return _at(sigma, lambda sigma: _magnitude_bound(subject, weights, change, sigma))
 
 
 @measure(category="flatness", needs=_DATA, randomness="seeded", paper="001 (33)", cost="high", version="2")

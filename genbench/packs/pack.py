@@ -1,57 +1,42 @@
-"""Evidence packs: trained networks and what they do on held-out images, as files with hashes.
+"""Reads evidence packs: trained networks and what they do on held-out images, as files with hashes.
 
 Everyone who uses a suite's pack is scored against the same evidence.
 
     PACK/
       pack.json     format, suite, what determined the evidence, sha256 of every file
-      ...           of a testbed, weights and trace per backbone and a cube per family (`testbed.packing`);
-                    of a population, weights, traces and evidence per stack (`population.packing`)
+      ...           weights, traces and truths, as the suite's kind puts them in (`Kind.fill_pack`)
 
 Nothing in a pack is code. Every file is checked against its hash whenever it is read.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from genbench.engine.cells import Cell, Step, make_cell
-from genbench.engine.store import read_manifest, write_atomically
 from genbench.errors import UserError
 from genbench.keys import file_hash
-from genbench.suites import Suite, TestbedSuite
+from genbench.packs.manifest import FORMAT, Manifest, Packed, PackedFile, SharedRows
+from genbench.packs.shared_rows import write_rows
 
-__all__ = [
-    "FORMAT",
-    "MANIFEST",
-    "PACKS",
-    "Comparison",
-    "Pack",
-    "copy_files",
-    "find_pack",
-    "new_pack",
-    "packed",
-    "read_pack",
-    "unpack",
-    "unpacked_cell",
-]
+__all__ = ["MANIFEST", "PACKS", "Pack", "copy_files", "read_pack", "unpack", "unpacked_cell"]
 
-FORMAT = 1
-PACKS = Path(__file__).parent.parent / "suites" / "packs"
-"""Packs that ship with genbench, by suite."""
+PACKS = "packs"
+"""Folder beside a suite's file with the packs that ship with it, by suite."""
 MANIFEST = "pack.json"
 
 UNPACKED = Step("unpacked", "genbench.packs.pack:unpack", "unpack evidence", seconds=0.1)
 _VERSION = 1
 """Code version of `unpack`; raise it when it would give other bits."""
-_PARTS = {"testbed": ("networks", "cubes"), "population": ("blocks",)}
-"""What a manifest lists, by kind of suite."""
+
+M = TypeVar("M", bound=Manifest)
 
 
 @dataclass(frozen=True)
@@ -59,196 +44,127 @@ class Pack:
     """A pack whose manifest has been read."""
 
     folder: Path
-    manifest: Mapping[str, Any]
+    manifest: Manifest
+
+    def read_as(self, wanted: type[M]) -> M:
+        """The manifest as a kind of suite has it; the pack was read for a suite of that kind."""
+        assert isinstance(self.manifest, wanted)
+        return self.manifest
 
     @property
     def version(self) -> str:
         """Suite, version and the hash of the manifest, which contains every file's."""
-        return f"{self.manifest['suite']} v{self.manifest['version']} ({self.hash[:12]})"
+        return f"{self.manifest.suite} v{self.manifest.version} ({self.hash[:12]})"
 
     @property
     def hash(self) -> str:
         """sha256 of the manifest."""
         return file_hash(self.folder / MANIFEST)
 
-    def serves(self, suite: Suite) -> bool:
-        """Whether the pack is evidence for `suite`: the same in everything; of a testbed, perhaps of fewer
-        backbones."""
-        own, asked = (_plain(settings) for settings in (self.manifest["evidence"], suite.evidence()))
-        if isinstance(suite, TestbedSuite) and "testbed" in own:
-            have, want = set(own["testbed"].pop("backbones")), set(asked["testbed"].pop("backbones"))
-            if not want <= have:
-                return False
-        return own == asked and not suite.quick
+    def check(self, files: Mapping[str, PackedFile]) -> None:
+        """Refuse a pack in which one of `files` is not what the manifest says."""
+        with tempfile.TemporaryDirectory() as folder:
+            copy_files(self.folder, files, Path(folder), self.manifest.shared)
 
-    def file(self, entry: Mapping[str, str]) -> Path:
+    def file(self, entry: PackedFile) -> Path:
         """A file of the pack, unchanged since it was written."""
-        source = _inside(self.folder, entry)
-        _require_hash(source, source, entry)
+        source = _inside(self.folder, entry.file)
+        _require_hash(source, source, entry.sha256)
         return source
 
 
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy as JSON would give it back, so that tuples and lists compare."""
-    copied: dict[str, Any] = json.loads(json.dumps(settings))
-    return copied
-
-
-def _inside(folder: Path, entry: Mapping[str, str]) -> Path:
-    source = folder / entry["file"]
+def _inside(folder: Path, name: str) -> Path:
+    source = folder / name
     if source.parent.resolve() != folder.resolve():
-        raise UserError(f"the evidence pack {folder} names a file outside of it: {entry['file']}")
+        raise UserError(f"the evidence pack {folder} names a file outside of it: {name}")
     return source
 
 
-def _require_hash(file: Path, source: Path, entry: Mapping[str, str]) -> None:
+def _require_hash(file: Path, source: Path, sha256: str) -> None:
     """Refuse a `file` that is not what the manifest says of `source`."""
     try:
         found = file_hash(file)
     except OSError as problem:
         raise UserError(f"{source} cannot be read ({problem.strerror}); reinstall genbench") from None
-    if found != entry["sha256"]:
+    if found != sha256:
         raise UserError(
             f"{source} is damaged: its sha256 is not the one in {source.parent / MANIFEST}; reinstall "
             "genbench, or run with --from-scratch"
         )
 
 
-def read_pack(folder: Path) -> Pack:
-    """The pack in `folder`; a `UserError` if its manifest is not one."""
+def read_pack(folder: Path, manifest: type[Manifest] = Manifest) -> Pack:
+    """The pack in `folder`; a `UserError` if its manifest is not one.
+
+    Parameters
+    ----------
+    manifest : its type, as the suite's kind says.
+    """
     path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        found = manifest["format"]
-        if found == FORMAT:
-            for key in ("suite", "version", *_PARTS[_kind(manifest)]):
-                manifest[key]
+        content = path.read_bytes()
+        version = msgspec.json.decode(content, type=_Format).format
+        if version == FORMAT:
+            return Pack(folder, msgspec.json.decode(content, type=manifest))
     except FileNotFoundError:
         raise UserError(f"there is no evidence pack in {folder}: it has no {MANIFEST}") from None
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise UserError(f"{path} cannot be read as an evidence pack ({problem!r})") from None
-    if found != FORMAT:
-        raise UserError(
-            f"{path} has format {found}, and this genbench reads format {FORMAT}; update genbench"
-        )
-    return Pack(folder, manifest)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise UserError(f"{path} cannot be read as an evidence pack ({problem})") from None
+    raise UserError(f"{path} has format {version}, and this genbench reads format {FORMAT}; update genbench")
 
 
-def _kind(manifest: Mapping[str, Any]) -> str:
-    return "testbed" if "testbed" in manifest["evidence"] else "population"
+class _Format(msgspec.Struct):
+    format: int
 
 
-def find_pack(suite: Suite) -> Pack | None:
-    """The shipped pack that is evidence for `suite`, if there is one."""
-    folder = PACKS / suite.name
-    if not (folder / MANIFEST).is_file():
-        return None
-    pack = read_pack(folder)
-    return pack if pack.serves(suite) else None
-
-
-# -- taking out --------------------------------------------------------------------------------------
-
-
-def unpacked_cell(pack: Pack, name: str, entry: Mapping[str, Any], *, on_demand: bool = False) -> Cell:
+def unpacked_cell(pack: Pack, name: str, entry: Packed, *, on_demand: bool = False) -> Cell:
     """The cell that takes `entry` of a manifest out of a pack.
 
-    Keyed by content, not by how it was made: everyone is scored against the same bytes.
+    Keyed by content, not by how it was made or is stored: everyone is scored against the same bytes.
     """
+    names = {file.file for file in entry.files.values()}
+    shared = {own: rows for own, rows in pack.manifest.shared.items() if own in names}
     return make_cell(
         UNPACKED,
         f"{name} from the evidence pack",
-        {"step": _VERSION, "files": entry["files"], "result": entry["result"]},
-        how={"pack": str(pack.folder)},
+        {"step": _VERSION, **entry.inputs()},
+        how={"pack": str(pack.folder), "shared": msgspec.to_builtins(shared)},
         on_demand=on_demand,
     )
 
 
 def unpack(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """Files out of an evidence pack, each checked against the hash that is part of this cell's key."""
-    copy_files(Path(inputs["how"]["pack"]), inputs["files"], out)
+    files = msgspec.convert(inputs["files"], dict[str, PackedFile])
+    shared = msgspec.convert(inputs["how"]["shared"], dict[str, SharedRows])
+    copy_files(Path(inputs["how"]["pack"]), files, out, shared)
     result: dict[str, Any] = inputs["result"]
     return result
 
 
-def copy_files(folder: Path, files: Mapping[str, Mapping[str, str]], out: Path) -> None:
+def copy_files(
+    folder: Path,
+    files: Mapping[str, PackedFile],
+    out: Path,
+    shared: Mapping[str, SharedRows] | None = None,
+) -> None:
     """Copy files out of a pack, under the names that a finished cell gives them.
 
-    `files` maps that name to the file's own name in the pack and its sha256.
+    Parameters
+    ----------
+    files : by that name.
+    shared : `Manifest.shared`.
     """
     for target, entry in files.items():
-        source = _inside(folder, entry)
+        made_of = (shared or {}).get(entry.file)
+        source = _inside(folder, entry.file if made_of is None else made_of.file)
         try:
-            shutil.copyfile(source, out / target)
+            if made_of is None:
+                shutil.copyfile(source, out / target)
+            else:
+                _require_hash(source, source, made_of.sha256)
+                write_rows([(source, row) for row in made_of.rows], out / target)
         except OSError as problem:
             raise UserError(f"{source} cannot be read ({problem.strerror}); reinstall genbench") from None
         # The copy, not the source: it is what will be used.
-        _require_hash(out / target, source, entry)
-
-
-# -- putting in --------------------------------------------------------------------------------------
-
-
-@contextmanager
-def new_pack(target: Path, suite: Suite, version: int, provenance: Mapping[str, Any]) -> Iterator[_Draft]:
-    """A folder to put files into; it becomes `target`, whole, when nothing went wrong."""
-    if target.exists() and any(target.iterdir()) and not (target / MANIFEST).is_file():
-        raise UserError(f"{target} is neither empty nor an evidence pack; choose a new folder with --to")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        draft = _Draft(staged, {})
-        yield draft
-        manifest = {
-            "format": FORMAT,
-            "suite": suite.name,
-            "version": version,
-            "summary": suite.summary,
-            "evidence": suite.evidence(),
-            **draft.manifest,
-            "built": dict(provenance),
-        }
-        write_atomically(staged / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
-        staged.chmod(0o755)
-        if target.exists():
-            shutil.rmtree(target)
-        staged.rename(target)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-
-
-@dataclass(frozen=True)
-class _Draft:
-    """A pack in the making."""
-
-    folder: Path
-    manifest: dict[str, Any]
-    """What the suite's kind adds to the manifest."""
-
-
-def packed(cell: Path, target: Path, name: str, stems: tuple[str, ...]) -> dict[str, Any]:
-    """Copy files of a finished cell into a pack; the entry of its manifest that `unpacked_cell` takes."""
-    files = {}
-    for source in sorted(cell.iterdir()):
-        if source.stem in stems:
-            own = f"{name.replace(':', '-').replace('/', '-')}.{source.name}"
-            shutil.copyfile(source, target / own)
-            files[source.name] = {"file": own, "sha256": file_hash(target / own)}
-    return {"files": files, "result": read_manifest(cell)["result"]}
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One part of a pack against the same made anew."""
-
-    name: str
-    same_bits: bool
-    difference: float
-    """Largest absolute difference: of a weight, a statistic of a cube, or a gap."""
-    tolerance: float | None
-    """What `difference` may be; None where only what follows from it counts."""
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the pack is confirmed."""
-        return self.same_bits or self.tolerance is None or self.difference <= self.tolerance
+        _require_hash(out / target, source, entry.sha256)

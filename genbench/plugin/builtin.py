@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genbench.plugin.contract import Executor, SuiteFile
 from genbench.plugin.hookspecs import hookimpl
+from genbench.plugin.offers import Executor, SuiteFile
+from genbench.plugin.suite_kind import SuiteKind
 
 if TYPE_CHECKING:
-    from genbench.plugin.contract import Backbone, Dataset, Degradation, Measure
+    from genbench.plugin.contract import Measure
+    from genbench.plugin.offers import Backbone, Dataset, Degradation
 
 _SUITES = Path(__file__).parent.parent / "suites"
 
@@ -52,6 +54,32 @@ def genbench_degradations() -> list[Degradation]:
 def genbench_suites() -> list[SuiteFile]:
     """The suites that ship with genbench, named by their files."""
     return [SuiteFile(path.stem, path) for path in sorted(_SUITES.glob("*.toml"))]
+
+
+@hookimpl
+def genbench_suite_kinds() -> list[SuiteKind]:
+    """Kinds of suites."""
+
+    def testbed() -> object:
+        from genbench.testbed.kind import TestbedKind
+
+        return TestbedKind()
+
+    def population() -> object:
+        from genbench.population.kind import PopulationKind
+
+        return PopulationKind()
+
+    def collection() -> object:
+        from genbench.collection.kind import CollectionKind
+
+        return CollectionKind()
+
+    return [
+        SuiteKind("testbed", "pretrained backbones adapted and tested over zero-shot share × SSIM", testbed),
+        SuiteKind("population", "networks trained from scratch over a grid of settings", population),
+        SuiteKind("collection", "a researcher's own trained networks and their truths", collection),
+    ]
 
 
 @hookimpl

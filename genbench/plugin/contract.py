@@ -1,40 +1,22 @@
-"""What plugins hand to genbench: small frozen records, free of torch so that listings stay fast.
+"""What a measure is: its function, what is known about it, and what genbench refuses.
 
-A plugin returns these from the hooks in `genbench.plugin.hookspecs`. The built-ins do the same.
+Free of torch, so that listings stay fast. What else plugins offer is in `genbench.plugin.offers`.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from genbench.errors import ContractError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from genbench.data.images import ImageData
     from genbench.subject import Subject
-    from genbench.zoo.loaded import LoadedBackbone
 
-__all__ = [
-    "NEEDS",
-    "Availability",
-    "Backbone",
-    "Dataset",
-    "Degradation",
-    "DegradationTask",
-    "Dial",
-    "Estimate",
-    "Executor",
-    "Measure",
-    "SuiteFile",
-    "measure",
-]
+__all__ = ["NEEDS", "Estimate", "Measure", "MeasureInfo", "measure"]
 
 NEEDS = frozenset({"weights", "initial_weights", "training_data", "gradients", "trace"})
 """What a measure may declare that it needs of a subject."""
@@ -112,6 +94,12 @@ class Measure:
     version: str = "1"
     """Raised by the author when the value changes; part of every reading's key."""
 
+    def __post_init__(self) -> None:
+        """Built by hand or by `@genbench.measure`, it must keep the contract."""
+        object.__setattr__(self, "needs", _set_of(self.needs))
+        object.__setattr__(self, "version", str(self.version))
+        _validate(self)
+
     def __call__(self, subject: Subject) -> float:
         """Compute the measure on `subject`, in this process and without any guard."""
         return self.function(subject)
@@ -120,6 +108,29 @@ class Measure:
     def description(self) -> str:
         """The whole docstring: formula, reference and known limits."""
         return inspect.getdoc(self.function) or self.summary
+
+    @property
+    def info(self) -> MeasureInfo:
+        """All of it but the function, for processes that must not hold a plugin's code."""
+        return MeasureInfo(**{known.name: getattr(self, known.name) for known in fields(MeasureInfo)})
+
+
+@dataclass(frozen=True)
+class MeasureInfo:
+    """Everything known about a measure but its function, with the fields of `Measure`."""
+
+    name: str
+    summary: str
+    description: str = ""
+    """The whole docstring: formula, reference and known limits."""
+    category: str = "other"
+    needs: frozenset[str] = frozenset({"weights"})
+    higher_means: HigherMeans = "worse"
+    randomness: Randomness = "none"
+    logarithm: bool = False
+    cost: Cost = ""
+    paper: str = ""
+    version: str = "1"
 
 
 @overload
@@ -168,28 +179,31 @@ def measure(
     """
 
     def decorate(function: Callable[[Subject], float]) -> Measure:
-        return _validated(
-            Measure(
-                name=name if name is not None else getattr(function, "__name__", ""),
-                function=function,
-                summary=(inspect.getdoc(function) or "").strip().split("\n")[0],
-                category=category,
-                needs=frozenset({needs} if isinstance(needs, str) else needs),
-                higher_means=higher_means,
-                randomness=randomness,
-                logarithm=logarithm,
-                cost=cost,
-                paper=paper,
-                version=str(version),
-            )
+        return Measure(
+            name=name if name is not None else getattr(function, "__name__", ""),
+            function=function,
+            summary=(inspect.getdoc(function) or "").strip().split("\n")[0],
+            category=category,
+            needs=_set_of(needs),
+            higher_means=higher_means,
+            randomness=randomness,
+            logarithm=logarithm,
+            cost=cost,
+            paper=paper,
+            version=version,
         )
 
     return decorate if function is None else decorate(function)
 
 
-def _validated(candidate: Measure) -> Measure:
+def _set_of(needs: str | Iterable[str]) -> frozenset[str]:
+    """A single need may be written without braces."""
+    return frozenset({needs} if isinstance(needs, str) else needs)
+
+
+def _validate(candidate: Measure) -> None:
     name = candidate.name
-    if not (name.isascii() and name.isidentifier() and name == name.lower()):
+    if not (isinstance(name, str) and name.isascii() and name.isidentifier() and name == name.lower()):
         raise ContractError(
             f"measure name {name!r} is not valid: use lower-case letters, digits and underscores, "
             "for example @genbench.measure(name='my_measure')"
@@ -197,7 +211,7 @@ def _validated(candidate: Measure) -> Measure:
     if not callable(candidate.function):
         raise ContractError(f"measure {name!r} decorates {candidate.function!r}, which is not a function")
     _require_one_argument(candidate)
-    if not candidate.summary:
+    if not candidate.summary.strip():
         raise ContractError(
             f"measure {name!r} has no docstring; its first line is what `genbench measures` shows"
         )
@@ -216,7 +230,6 @@ def _validated(candidate: Measure) -> Measure:
         )
     if candidate.cost not in ("", "low", "medium", "high"):
         raise ContractError(f"measure {name!r} says cost={candidate.cost!r}; use 'low', 'medium' or 'high'")
-    return candidate
 
 
 def _require_one_argument(candidate: Measure) -> None:
@@ -238,137 +251,4 @@ def _require_one_argument(candidate: Measure) -> None:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names))
-
-
-@dataclass(frozen=True)
-class Availability:
-    """Whether something can be used on this machine now, and if not, what to do."""
-
-    ready: bool
-    detail: str
-    """Where it was found, or one sentence that says what to fetch and where to put it."""
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """Images with named classes, split into training and held-out parts."""
-
-    name: str
-    """What a suite writes; a trailing colon ("folder:") takes an argument."""
-    summary: str
-    classes: int | None
-    """Number of classes; None where only the files can tell."""
-    image_size: tuple[int, int, int] | None
-    """Channels, height, width; None where it varies."""
-    source: str
-    """Where the images come from."""
-    load: Callable[[DataRequest], ImageData] = field(repr=False)
-    available: Callable[[DataRequest], Availability] = field(repr=False)
-    """Looks, without importing torch or reading images."""
-    version: str = "1"
-    """Raised when the same name would give other images; part of every key."""
-
-
-@dataclass(frozen=True)
-class DataRequest:
-    """What a data set's loader is told."""
-
-    argument: str = ""
-    """What followed the colon of the name, as DIR in "folder:DIR"."""
-    root: Path | None = None
-    """The folder to look in; None means the loader's own default."""
-    download: bool = False
-    """Whether the loader may fetch from the network."""
-    seed: int = 0
-    """For loaders that draw classes or images."""
-
-
-@dataclass(frozen=True)
-class Backbone:
-    """A pretrained network whose features a linear head can use."""
-
-    name: str
-    """"family:size", for example "clip:RN50"; a trailing colon ("timm:") takes an argument."""
-    family: str
-    """Backbones of one family form one cube."""
-    summary: str
-    weight_count: int | None
-    """Weights of the image tower; None where only the library can tell."""
-    feature_width: int | None
-    image_size: int | None
-    """Side of the square input in pixels."""
-    source: str
-    load: Callable[[BackboneRequest], LoadedBackbone] = field(repr=False)
-    available: Callable[[BackboneRequest], Availability] = field(repr=False)
-    """Looks, without importing torch, for the weights on this machine."""
-    version: str = "1"
-
-
-@dataclass(frozen=True)
-class BackboneRequest:
-    """What a backbone's loader is told."""
-
-    argument: str = ""
-    """What followed the colon of the name, as NAME in "timm:NAME"."""
-    weights: Path | None = None
-    """A folder with weight files to use before anything else."""
-    download: bool = False
-    """Whether the loader may fetch weights from the network."""
-
-
-@dataclass(frozen=True)
-class Degradation:
-    """A way to degrade images, as strongly as a target mean SSIM asks for."""
-
-    name: str
-    summary: str
-    fit: Callable[[DegradationTask], Sequence[Dial]] = field(repr=False)
-    """One dial or several, weakest first; an SSIM level is met with the first that reaches it."""
-    version: str = "1"
-    """Raised when the same task would give other images; part of every key."""
-
-
-@dataclass(frozen=True)
-class DegradationTask:
-    """What a degradation may learn from: training images only, never the ones that it will degrade."""
-
-    images: Tensor = field(repr=False)
-    """(n, channels, height, width) uint8."""
-    labels: Tensor = field(repr=False)
-    """(n,) int64."""
-    seed: int = 0
-    """All randomness must come from it: the same task gives the same dials, bit for bit."""
-
-
-@dataclass(frozen=True)
-class Dial:
-    """A degradation with one setting, its strength."""
-
-    name: str
-    turn: Callable[[Tensor, float, Tensor], Tensor] = field(repr=False)
-    """(images, strength, rows) to degraded images of the same shape.
-
-    Images are (n, channels, height, width) float32 in [0, 1], before and after. Strength 0 leaves them as
-    they are, and their mean SSIM falls steadily as it rises to 1. Rows are the (n,) int64 numbers of these
-    images in their set: randomness must be a function of them, so that batches do not matter.
-    """
-    tensors: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
-    """What was fitted, such as the weights of a network, for the record; may be empty."""
-
-
-@dataclass(frozen=True)
-class SuiteFile:
-    """A suite as a TOML file."""
-
-    name: str
-    path: Path
-
-
-@dataclass(frozen=True)
-class Executor:
-    """A way to run cells: `create(jobs, limits, scratch)` gives a `CellExecutor`."""
-
-    name: str
-    summary: str
-    create: Callable[..., object] = field(repr=False)
+    return ", ".join(sorted(map(str, names)))

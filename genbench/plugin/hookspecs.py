@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from genbench.plugin.contract import Backbone, Dataset, Degradation, Executor, Measure, SuiteFile
+    from genbench.plugin.contract import Measure
+    from genbench.plugin.offers import Backbone, Dataset, Degradation, Executor, SuiteFile
+    from genbench.plugin.suite_kind import SuiteKind
 
 __all__ = ["ENTRY_POINT_GROUP", "hookimpl"]
 
@@ -44,6 +46,11 @@ def genbench_degradations() -> list[Degradation]:  # type: ignore[empty-body]
 @hookspec
 def genbench_suites() -> list[SuiteFile]:  # type: ignore[empty-body]
     """Suites, as TOML files."""
+
+
+@hookspec
+def genbench_suite_kinds() -> list[SuiteKind]:  # type: ignore[empty-body]
+    """Kinds of suites, as `kind = "…"` in a suite's file names them."""
 
 
 @hookspec

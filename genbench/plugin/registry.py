@@ -21,12 +21,16 @@ from typing import Any, Generic, TypeVar
 
 import pluggy
 
-from genbench.errors import UserError
+import genbench._torchvision  # noqa: F401  plugins and users' files may import it, timm or open_clip
+from genbench.errors import UserError, described
 from genbench.plugin import hookspecs
-from genbench.plugin.contract import Backbone, Dataset, Degradation, Executor, Measure, SuiteFile
+from genbench.plugin.contract import Measure
+from genbench.plugin.offers import Backbone, Dataset, Degradation, Executor, SuiteFile
+from genbench.plugin.suite_kind import SuiteKind
 
 __all__ = [
     "BUILTIN",
+    "BUILT_IN",
     "Entry",
     "PluginReport",
     "Registry",
@@ -40,6 +44,8 @@ __all__ = [
 
 BUILTIN = "genbench"
 """Name of the plugin that carries everything built in."""
+BUILT_IN = "built-in"
+"""Kind of its source."""
 
 T = TypeVar("T")
 
@@ -49,6 +55,7 @@ _KINDS: dict[str, type[Any]] = {
     "datasets": Dataset,
     "degradations": Degradation,
     "suites": SuiteFile,
+    "suite_kinds": SuiteKind,
     "executors": Executor,
 }
 
@@ -111,6 +118,7 @@ class Registry:
     datasets: dict[str, Entry[Dataset]] = field(default_factory=dict)
     degradations: dict[str, Entry[Degradation]] = field(default_factory=dict)
     suites: dict[str, Entry[SuiteFile]] = field(default_factory=dict)
+    suite_kinds: dict[str, Entry[SuiteKind]] = field(default_factory=dict)
     executors: dict[str, Entry[Executor]] = field(default_factory=dict)
     plugins: list[PluginReport] = field(default_factory=list)
     ambiguous: dict[tuple[str, str], list[Source]] = field(default_factory=dict)
@@ -186,15 +194,10 @@ def _register(registry: Registry, source: Source) -> None:
             for item in items:
                 _accept(registry, report, kind, item)
     except (Exception, SystemExit) as problem:
-        report.problems.append(_one_line(problem))
+        report.problems.append(described(problem))
         report.trace = traceback.format_exc()
     report.seconds = time.perf_counter() - started
     report.heavy_imports = sorted(heavy & sys.modules.keys())
-
-
-def _one_line(problem: BaseException) -> str:
-    text = " ".join(str(problem).split())
-    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
 def load_source(source: Source) -> ModuleType:
@@ -288,7 +291,7 @@ def _measures_in_file(path: Path, function: str) -> list[Entry[Measure]]:
     try:
         measures = source_measures(source)
     except (Exception, SystemExit) as problem:
-        raise UserError(f"{path} cannot be imported: {_one_line(problem)}") from problem
+        raise UserError(f"{path} cannot be imported: {described(problem)}") from problem
     if function:
         if function not in measures:
             raise UserError(unknown_name("measure", function, measures, f"grep genbench.measure {path}"))

@@ -1,4 +1,4 @@
-"""The cells of a stacked population: one block of networks trained at once, its evidence, single networks."""
+"""The cells of a population: one block of networks trained at once, its evidence, single networks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from genbench.population.stacked import StackedNetworks
 from genbench.population.stacked_training import BlockRecipe, NetworkRecipe, StackedTraining, train_stacked
 from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["block_evidence", "load_member", "member", "train_block"]
+__all__ = ["judge_block", "load_member", "member", "train_block"]
 
 _CONVERGED = 0.99
 """SPEC section 2: neither its stopping rule nor this training accuracy makes a run unconverged."""
@@ -86,7 +86,7 @@ def member(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) ->
     return {**{k: v for k, v in block.items() if k != "networks"}, **block["networks"][place]}
 
 
-def block_evidence(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def judge_block(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """What the networks of a block do on held-out images: right or wrong per image, and every gap.
 
     gap = training accuracy − test accuracy; gap_ood_X = training accuracy − accuracy on the shifted set X.

@@ -3,92 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from genbench.engine.store import Store, read_manifest
 from genbench.keys import canonical_json, file_hash, text_hash
-from genbench.packs.pack import Comparison, Pack, new_pack, packed
-from genbench.population.block_plan import BlockPlan
-from genbench.suites import PopulationSuite
+from genbench.packs.build import Comparison, Draft, packed
+from genbench.packs.pack import Pack
+from genbench.packs.shared_rows import share_rows
+from genbench.population.manifest import PackedBlock, PopulationManifest
+from genbench.population.plan import PopulationPlan
 
-__all__ = ["build_pack", "compare"]
+__all__ = ["compare", "fill_pack"]
 
 _WEIGHTS = ("initial.safetensors", "final.safetensors", "trace.safetensors")
 _EVIDENCE = "evidence.safetensors"
 
 
-def build_pack(
-    suite: PopulationSuite,
-    plan: BlockPlan,
-    store: Store,
-    target: Path,
-    provenance: Mapping[str, Any],
-    version: int = 1,
-) -> None:
-    """Write the networks and the evidence of a population trained from nothing; `target` appears whole.
+def fill_pack(draft: Draft, plan: PopulationPlan, store: Store) -> None:
+    """Write the networks and the evidence of a population trained from nothing.
 
-    <stack>.initial.safetensors, <stack>.final.safetensors    weights before and after, fp32
+    <stack>.final.safetensors                                 weights after training, fp32
+    initial-<number>.safetensors                              weights before, of stacks of one shape
     <stack>.trace.safetensors                                 what training recorded
     <stack>.evidence.safetensors                              right or wrong, per network and image
     """
-    with new_pack(target, suite, version, provenance) as draft:
-        draft.manifest.update(
-            {
-                "data_hash": _data_hash(store, plan),
-                "blocks": [
-                    {
-                        "subjects": members,
-                        "trained": packed(
-                            store.folder(block.key), draft.folder, name, ("initial", "final", "trace")
-                        ),
-                        "judged": packed(store.folder(judged.key), draft.folder, name, ("evidence",)),
-                    }
-                    for name, (block, judged, members) in _named(plan).items()
-                ],
-            }
+    blocks = [
+        PackedBlock(
+            members,
+            packed(store.folder(block.key), draft.folder, name, ("initial", "final", "trace")),
+            packed(store.folder(judged.key), draft.folder, name, ("evidence",)),
         )
+        for name, (block, judged, members) in _named(plan).items()
+    ]
+    before = [block.trained.files["initial.safetensors"].file for block in blocks]
+    draft.parts.update(
+        {
+            "data_hash": _data_hash(store, plan),
+            "blocks": blocks,
+            "shared": share_rows(draft.folder, before, "initial"),
+        }
+    )
 
 
-def _named(plan: BlockPlan) -> dict[str, tuple[Any, Any, list[str]]]:
+def _named(plan: PopulationPlan) -> dict[str, tuple[Any, Any, list[str]]]:
     """Name to block, evidence and networks, in their order within the block."""
     found = {}
-    for number, (block, judged) in enumerate(zip(plan.blocks, plan.evidence, strict=True)):
-        mine = [s.label for s in plan.subjects if s.truth is not None and s.truth.key == judged.key]
+    for number, (block, judged) in enumerate(zip(plan.blocks, plan.truths, strict=True)):
+        mine = [s.label for s in plan.networks if s.truth is not None and s.truth.key == judged.key]
         found[f"stack-{number:02d}"] = (block, judged, sorted(mine, key=plan.places.__getitem__))
     return found
 
 
-def _data_hash(store: Store, plan: BlockPlan) -> str:
+def _data_hash(store: Store, plan: PopulationPlan) -> str:
     """Of all images, training and held out."""
     folders = [store.folder(cell.key) for cell in (plan.training_data, plan.heldout_data)]
     files = sorted(file for folder in folders for file in folder.glob("*.safetensors"))
     return text_hash(canonical_json([[file.name, file_hash(file)] for file in files]))
 
 
-def compare(pack: Pack, plan: BlockPlan, store: Store) -> list[Comparison]:
+def compare(pack: Pack, plan: PopulationPlan, store: Store) -> list[Comparison]:
     """Every stack of `pack` against the same trained anew.
 
     On another machine training takes another path after some steps, so networks there are others: the gaps
     say how much that matters, and nothing but the same bits confirms the pack.
     """
     found = []
-    shipped = {tuple(entry["subjects"]): entry for entry in pack.manifest["blocks"]}
+    shipped = {tuple(entry.subjects): entry for entry in pack.read_as(PopulationManifest).blocks}
     for name, (block, judged, members) in _named(plan).items():
         entry = shipped.get(tuple(members))
         if entry is None:
             found.append(Comparison(name, False, float("inf"), 0.0))
             continue
-        files = {**entry["trained"]["files"], **entry["judged"]["files"]}
+        files = {**entry.trained.files, **entry.judged.files}
         folder = {file: store.folder(block.key) for file in _WEIGHTS} | {_EVIDENCE: store.folder(judged.key)}
-        same = all(
-            file_hash(pack.file(files[file])) == file_hash(folder[file] / file)
-            for file in (*_WEIGHTS, _EVIDENCE)
-        )
+        pack.check(files)
+        same = all(files[file].sha256 == file_hash(folder[file] / file) for file in (*_WEIGHTS, _EVIDENCE))
         rebuilt = read_manifest(store.folder(judged.key))["result"]
-        gaps = [_gaps(one) for one in (entry["judged"]["result"], rebuilt)]
+        gaps = [_gaps(one) for one in (entry.judged.result, rebuilt)]
         found.append(Comparison(name, same, float(np.abs(gaps[0] - gaps[1]).max()), 0.0))
     return found
 

@@ -1,87 +1,262 @@
-"""Turns a population suite into cells. Imports no torch: `genbench plan` and resuming stay instant."""
+"""Turns a population suite into cells. Imports no torch, so that `genbench plan` and resuming stay instant.
+
+    training images ─> block ─┬─> network ─> readings
+    held-out images ──────────┴─> evidence
+       └─> corrupted images ──┘
+
+A block is a stack of networks that are trained at once. With an evidence pack, blocks and their evidence come
+out of the pack, and nothing held out is opened.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from genbench.data.content_mark import content_mark
 from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
-from genbench.keys import derive_seed
-from genbench.packs.pack import Pack
+from genbench.errors import UserError
+from genbench.keys import canonical_json, derive_seed
+from genbench.packs.pack import Pack, unpacked_cell
+from genbench.plugin.offers import Dataset
 from genbench.plugin.registry import load_registry
-from genbench.suites import PopulationSuite
+from genbench.population.manifest import PopulationManifest
+from genbench.population.suite import PopulationSuite
+from genbench.suites.plan import EvidencePlan
 
 __all__ = ["PopulationPlan", "plan_population"]
 
-TRAINING = Step("training_data", "genbench.population.steps:training_data", "training data")
-HELDOUT = Step("heldout_data", "genbench.population.steps:heldout_data", "held-out data")
-NETWORK = Step("network", "genbench.population.steps:train_network", "train network", 2.5)
-EVIDENCE = Step("evidence", "genbench.population.steps:evaluate", "evaluate network", 0.1)
 _VERSION = 1
-"""Code version of the steps in `genbench.population.steps`; raise it when one would give other bits."""
+"""Code version of the steps in `genbench.population`; raise it when one would give other bits."""
+
+TRAINING = Step("population_training", "genbench.population.pools:training_pool", "training images")
+HELDOUT = Step("population_heldout", "genbench.population.pools:heldout_pool", "held-out images")
+SHIFTS = Step("population_shifts", "genbench.population.pools:shifts", "corrupt images")
+BLOCK = Step("population_block", "genbench.population.blocks:train_block", "train a stack", seconds=25.0)
+NETWORK = Step("population_network", "genbench.population.blocks:member", "take out network", seconds=0.1)
+JUDGED = Step(
+    "population_evidence", "genbench.population.blocks:judge_block", "evaluate a stack", seconds=5.0
+)
+
+_SHAPE = ("architecture", "depth", "width", "dropout")
+_CHOICE = ("dataset", "train_size", "label_noise", "heldout_domain")
+_RECIPE = ("optimizer", "batch_size", "stop", "stop_cross_entropy", "max_epochs", "schedule")
+_OWN = ("momentum", "weight_decay")
+
+_MOST_NETWORKS = 32
+_MOST_VALUES = 2**27
+"""Of the activations and patches of one stack, as the bytes of a worker allow: 512 MB in fp32."""
+_USUAL_SIDE = 32
 
 
-@dataclass(frozen=True)
-class PopulationPlan:
-    """All cells of a suite but the readings."""
+@dataclass(frozen=True, kw_only=True)
+class PopulationPlan(EvidencePlan):
+    """Networks have the truth cell of their block."""
 
-    training_data: Cell
     heldout_data: Cell
-    subjects: list[NetworkCells]
-    loader: str = "genbench.population.steps:load_network"
-    """Which function gives a worker the network of a subject."""
-    pack: Pack | None = None
-    """Where the networks come from, if they are not trained here."""
+    shifts: Cell | None
+    """Corrupted copies of the held-out images."""
+    blocks: list[Cell]
+    truths: list[Cell]
+    """What the networks of each block do on held-out images."""
+    places: Mapping[str, int]
+    """Network to its place in its block."""
+    loader: str = "genbench.population.blocks:load_member"
 
     def cells(self) -> list[Cell]:
         """Parents before children."""
-        cells = [self.training_data, self.heldout_data]
-        for subject in self.subjects:
-            cells += [cell for cell in (subject.network, subject.truth) if cell is not None]
-        return cells
+        data = [self.training_data, self.heldout_data, *([self.shifts] if self.shifts else [])]
+        return [*data, *self.blocks, *self.truths, *(one.network for one in self.networks)]
+
+    def with_all_kept(self) -> PopulationPlan:
+        """The same plan, with the stacks in the store at its end, as a pack needs them."""
+        return replace(self, blocks=[replace(block, on_demand=False) for block in self.blocks])
 
 
 def plan_population(suite: PopulationSuite, pack: Pack | None = None) -> PopulationPlan:
-    """The cells of `suite`; everything that determines a result is in its key."""
-    if suite.stacked:
-        from genbench.population.block_plan import plan_blocks
+    """The cells of `suite`; everything that determines a result is in its key.
 
-        return plan_blocks(suite, pack)
-    dataset = load_registry().get("datasets", suite.data["dataset"]).item
-    # `quick` is in the first key, and keys contain their parents': quick cells are never full ones.
-    common = {"step": _VERSION, "dataset": dataset.name, "dataset_version": dataset.version}
-    training = make_cell(
-        TRAINING,
-        f"training data of {dataset.name}",
-        {**common, "train_size": suite.data["train_size"], "seed": suite.data["seed"], "quick": suite.quick},
-    )
-    heldout = make_cell(HELDOUT, f"held-out data of {dataset.name}", common, {"training": training})
+    With a pack, stacks and their evidence come out of it, and nothing held out is opened.
+    """
+    points = suite.points()
+    settings = [suite.settings(point) for point in points]
+    labels = [" ".join(f"{_short(name)}={value}" for name, value in point.items()) for point in points]
+    training, heldout, shifts = _data_cells(suite, settings)
+    if pack is None:
+        stacks = _trained(suite, settings, training, heldout, shifts)
+    else:
+        stacks = _unpacked(pack, labels)
+        heldout, shifts = replace(heldout, on_demand=True), None
+    subjects: dict[int, NetworkCells] = {}
+    places = {}
+    for block, judged, members in stacks:
+        for place, i in enumerate(members):
+            network = make_cell(
+                NETWORK,
+                f"take out {labels[i]}",
+                {"step": _VERSION, "place": place},
+                {"block": block},
+            )
+            subjects[i] = NetworkCells(labels[i], points[i], network, judged)
+            places[labels[i]] = place
     return PopulationPlan(
-        training, heldout, [_subject(suite, point, training, heldout) for point in suite.points()]
+        training_data=training,
+        heldout_data=heldout,
+        shifts=shifts,
+        blocks=[block for block, _, _ in stacks],
+        truths=[judged for _, judged, _ in stacks],
+        networks=[subjects[i] for i in range(len(points))],
+        places=places,
+        pack=pack,
     )
 
 
-def _subject(suite: PopulationSuite, point: dict[str, Any], training: Cell, heldout: Cell) -> NetworkCells:
-    label = " ".join(f"{_short(name)}={value}" for name, value in point.items())
-    settings = {**suite.train, **point}
-    seed = settings.pop("seed")
-    network = make_cell(
-        NETWORK,
-        f"train {label}",
+_Stack = tuple[Cell, Cell, list[int]]
+"""A block, its evidence, and which networks are in it."""
+
+
+def _trained(
+    suite: PopulationSuite, settings: list[dict[str, Any]], training: Cell, heldout: Cell, shifts: Cell | None
+) -> list[_Stack]:
+    groups: dict[str, list[int]] = {}
+    for place, one in enumerate(settings):
+        shared = {name: one[name] for name in (*_SHAPE, *_CHOICE, *_RECIPE)}
+        groups.setdefault(canonical_json(shared), []).append(place)
+    stacks = []
+    # The costly ones first: the last to end is then a cheap one.
+    for members in sorted(_cut(groups.values(), settings), key=lambda m: -_cost(settings[m[0]], len(m))):
+        block = _block(suite, [settings[i] for i in members], training)
+        parents = {"block": block, "heldout": heldout, **({"shifts": shifts} if shifts else {})}
+        judged = make_cell(
+            JUDGED,
+            f"evaluate {block.label.removeprefix('train ')}",
+            {"step": _VERSION},
+            parents,
+        )
+        stacks.append((block, judged, members))
+    return stacks
+
+
+def _unpacked(pack: Pack, labels: list[str]) -> list[_Stack]:
+    """Which networks are in which stack is said by the pack, whatever this genbench would put together."""
+    number = {label: i for i, label in enumerate(labels)}
+    stacks = []
+    for place, entry in enumerate(pack.read_as(PopulationManifest).blocks):
+        block = unpacked_cell(pack, f"stack {place}", entry.trained, on_demand=True)
+        judged = unpacked_cell(pack, f"evidence of stack {place}", entry.judged)
+        stacks.append((block, judged, [number[label] for label in entry.subjects]))
+    return stacks
+
+
+def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple[Cell, Cell, Cell | None]:
+    names = list(dict.fromkeys(one["dataset"] for one in settings))
+    domains = any(one["heldout_domain"] for one in settings)
+    corruptions = suite.data.corruptions
+    if domains and corruptions:
+        raise UserError(f"{suite.path}: data.corruptions and heldout_domain exclude each other; drop one")
+    common = {
+        "step": _VERSION,
+        "datasets": names,
+        "versions": [_dataset(name).version for name in names],
+        "content": [content_mark(name) for name in names],
+        "domains": domains,
+        "classes": suite.data.classes,
+        "seed": suite.data.seed,
+        # Keys contain their parents': quick cells are never full ones.
+        "quick": suite.quick,
+    }
+    if suite.data.training_pool is not None:
+        common["training_pool"] = suite.data.training_pool
+    title = " and ".join(names)
+    training = make_cell(TRAINING, f"training images of {title}", common)
+    heldout = make_cell(
+        HELDOUT,
+        f"held-out images of {title}",
+        {**common, "heldout_size": suite.data.heldout_size},
+    )
+    if not corruptions:
+        return training, heldout, None
+    shifts = make_cell(
+        SHIFTS,
+        f"corrupt held-out images of {title}",
         {
             "step": _VERSION,
-            **settings,
-            # The architecture's shape and the seed decide the initial weights, nothing else does.
-            "init_seed": derive_seed("init", seed),
-            "order_seed": derive_seed("order", seed),
+            "corruptions": corruptions,
+            "severities": suite.data.severities,
+            "shifted_images": suite.data.shifted_images,
+            "seed": suite.data.seed,
+        },
+        {"heldout": heldout},
+    )
+    return training, heldout, shifts
+
+
+def _block(suite: PopulationSuite, members: list[dict[str, Any]], training: Cell) -> Cell:
+    first = members[0]
+    named = [n for n in (*_SHAPE, *_CHOICE, *_RECIPE) if n in suite.grid]
+    label = " ".join(f"{_short(name)}={first[name]}" for name in named)
+    return make_cell(
+        BLOCK,
+        f"train {len(members)} networks {label}".rstrip(),
+        {
+            "step": _VERSION,
+            "shape": {name: first[name] for name in _SHAPE},
+            "choice": {**{name: first[name] for name in _CHOICE}, "seed": suite.data.seed},
+            "recipe": {name: first[name] for name in _RECIPE},
+            "networks": [_network(one) for one in members],
         },
         {"training": training},
+        # Its networks and its evidence are stored on their own.
+        on_demand=True,
     )
-    evidence = make_cell(
-        EVIDENCE, f"evaluate {label}", {"step": _VERSION}, {"network": network, "heldout": heldout}
-    )
-    return NetworkCells(label, point, network, evidence)
+
+
+def _network(settings: Mapping[str, Any]) -> dict[str, Any]:
+    adaptive = settings["optimizer"] != "sgd"
+    return {
+        "learning_rate": settings["learning_rate"] * (settings["adaptive_rate"] if adaptive else 1.0),
+        **{name: settings[name] for name in _OWN},
+        # The architecture's shape and the seed decide the initial weights, nothing else does.
+        "init_seed": derive_seed("init", settings["seed"]),
+        "order_seed": derive_seed("order", settings["seed"]),
+    }
+
+
+def _cut(stacks: Any, settings: list[dict[str, Any]]) -> list[list[int]]:
+    """Stacks in parts that a worker has memory for."""
+    parts = []
+    for stack in stacks:
+        one = settings[stack[0]]
+        most = max(1, min(_MOST_NETWORKS, _MOST_VALUES // _values(one)))
+        count = -(-len(stack) // most)
+        size = -(-len(stack) // count)
+        parts += [stack[i : i + size] for i in range(0, len(stack), size)]
+    return parts
+
+
+def _values(settings: Mapping[str, Any]) -> int:
+    """Numbers that a training step of one network keeps, roughly: activations and patches of all layers."""
+    found = _dataset(settings["dataset"]).image_size
+    side = found[1] if found else _USUAL_SIDE
+    if settings["architecture"] == "fcn":
+        places = 1
+    elif settings["architecture"] == "resnet":
+        places = 4 * side**2
+    else:
+        places = side**2 // 4
+    return max(1, int(settings["batch_size"]) * int(settings["width"]) * places * 20)
+
+
+def _cost(settings: Mapping[str, Any], networks: int) -> float:
+    """Of training a block, in no particular unit; good enough for an order."""
+    return float(networks * settings["train_size"] * settings["width"] ** 1.5 * settings["depth"])
+
+
+def _dataset(name: str) -> Dataset:
+    dataset: Dataset = load_registry().resolve("datasets", name)[0].item
+    return dataset
 
 
 def _short(name: str) -> str:
-    return {"learning_rate": "lr"}.get(name, name)
+    return {"learning_rate": "lr", "train_size": "m"}.get(name, name)

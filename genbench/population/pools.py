@@ -22,7 +22,7 @@ from genbench.data.images import ImageData, ImageSplit
 from genbench.engine.store import read_manifest
 from genbench.errors import UserError
 from genbench.keys import derive_seed
-from genbench.plugin.contract import DataRequest
+from genbench.plugin.offers import DataRequest
 from genbench.plugin.registry import load_registry
 from genbench.population.domain_folder import load_domains
 

@@ -4,192 +4,154 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
+
+from msgspec import Meta
 
 from genbench.errors import UserError
-from genbench.suites.fields import (
-    NOT_NEGATIVE,
-    POSITIVE,
-    TEXT,
-    Field,
-    check,
-    check_table,
-    choice,
-    distinct,
-    integer,
-    known_keys,
-    number,
-    optional,
-    table,
-)
+from genbench.suites import fields
 from genbench.suites.suite import Suite
 
-__all__ = ["CORRUPTION_NAMES", "PopulationSuite", "read_population"]
+__all__ = ["CORRUPTION_NAMES", "DataTable", "PopulationSuite", "TrainTable", "read_population"]
 
-CORRUPTION_NAMES = (
+Corruption = Literal[
     "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "motion_blur", "fog", "brightness",
     "contrast", "pixelate", "jpeg", "elastic",
-)  # fmt: skip
+]  # fmt: skip
+CORRUPTION_NAMES: tuple[str, ...] = get_args(Corruption)
 """Those of `genbench.data.corruptions`, which imports torch; a test compares the two."""
 
-_SHARE = number("a number in [0, 1]", lambda v: 0 <= v <= 1)
-_BELOW_ONE = number("a number in [0, 1)", lambda v: 0 <= v < 1)
-_SEVERITY = Field("an integer from 1 to 5", lambda v: type(v) is int and 1 <= v <= 5)
+_share = Meta(ge=0, le=1, description="a number in [0, 1]")
+Share = Annotated[int, _share] | Annotated[float, _share]
+_below_one = Meta(ge=0, lt=1, description="a number in [0, 1)")
+BelowOne = Annotated[int, _below_one] | Annotated[float, _below_one]
+Severity = Annotated[int, Meta(ge=1, le=5)]
+Setting = str | int | float
 
-# One network per cell: every key but those of [data] is in exactly one of [train] and [grid].
-_DATA = {"dataset": TEXT, "train_size": integer(10), "seed": integer(0)}
-_TRAIN = {
-    "architecture": choice("nin"),
-    "optimizer": choice("sgd", "adam"),
-    "momentum": _BELOW_ONE,
-    "weight_decay": NOT_NEGATIVE,
-    "batch_size": integer(1),
-    "stop_cross_entropy": POSITIVE,
-    "max_epochs": integer(1),
-    "depth": integer(1),
-    "width": integer(1),
-    "learning_rate": POSITIVE,
-    "seed": integer(0),
-}
 
-# Stacked networks: what a network is trained on may be in the grid too.
-_STACKED_DATA = {
-    "seed": integer(0),
-    "classes": optional(integer(2)),
-    "training_pool": optional(integer(10)),
-    "heldout_size": optional(integer(10)),
-    "corruptions": optional(distinct(choice(*CORRUPTION_NAMES), "the name of a corruption")),
-    "severities": optional(distinct(_SEVERITY, "an integer from 1 to 5")),
-    "shifted_images": optional(integer(10)),
+class DataTable(fields.Table, frozen=True):
+    """Images that the networks are trained and judged on."""
+
+    seed: fields.Whole
+    classes: Annotated[int, fields.integer(2)] | None = None
+    training_pool: Annotated[int, fields.integer(10)] | None = None
+    heldout_size: Annotated[int, fields.integer(10)] | None = None
+    corruptions: Annotated[list[Corruption], fields.distinct("the name of a corruption")] | None = None
+    severities: Annotated[list[Severity], fields.distinct("an integer from 1 to 5")] | None = None
+    shifted_images: Annotated[int, fields.integer(10)] | None = None
+    # Settings of a network, as all of `TrainTable`: one value here, or a list in [grid].
+    dataset: fields.Text | None = None
+    train_size: Annotated[int, fields.integer(10)] | None = None
+    label_noise: Share | None = None
+    heldout_domain: fields.Text | None = None
+
+
+class TrainTable(fields.Table, frozen=True):
+    """How a network is built and trained; None where the grid says it, or nothing does."""
+
+    architecture: Literal["nin", "fcn", "resnet"] | None = None
+    optimizer: Literal["sgd", "adam", "rmsprop"] | None = None
+    momentum: BelowOne | None = None
+    weight_decay: fields.NotNegative | None = None
+    batch_size: fields.Count | None = None
+    stop: Literal["cross_entropy", "accuracy", "epochs"] | None = None
+    stop_cross_entropy: fields.Positive | None = None
+    max_epochs: fields.Count | None = None
+    depth: fields.Count | None = None
+    width: fields.Count | None = None
+    learning_rate: fields.Positive | None = None
+    seed: fields.Whole | None = None
+    schedule: Literal["constant", "cosine"] | None = None
+    dropout: BelowOne | None = None
+    adaptive_rate: fields.Positive | None = None
+
+
+_DATA_AXES = ("dataset", "train_size", "label_noise", "heldout_domain")
+_AXES = {
+    **{name: ("data", kind) for name, kind in DataTable.types().items() if name in _DATA_AXES},
+    **{name: ("train", kind) for name, kind in TrainTable.types().items()},
 }
-_STACKED_DATA_AXES = {
-    "dataset": TEXT,
-    "train_size": integer(10),
-    "label_noise": optional(_SHARE),
-    "heldout_domain": optional(TEXT),
-}
-_STACKED_TRAIN = {
-    **_TRAIN,
-    "architecture": choice("nin", "fcn", "resnet"),
-    "optimizer": choice("sgd", "adam", "rmsprop"),
-    "stop": optional(choice("cross_entropy", "accuracy", "epochs")),
-    "schedule": optional(choice("constant", "cosine")),
-    "dropout": optional(_BELOW_ONE),
-    "adaptive_rate": optional(POSITIVE),
-}
-_DEFAULTS = {
-    "label_noise": 0.0,
-    "heldout_domain": "",
-    "stop": "cross_entropy",
-    "schedule": "constant",
-    "dropout": 0.0,
+"""Setting of a network to the table that may hold it, and its type."""
+_DEFAULTS: dict[str, Setting] = {
+    "label_noise": 0.0, "heldout_domain": "", "stop": "cross_entropy", "schedule": "constant", "dropout": 0.0,
     "adaptive_rate": 1.0,
-}
+}  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PopulationSuite(Suite):
     """Networks trained from scratch: one per combination of the grid."""
 
-    data: Mapping[str, Any] = field(default_factory=dict)
-    train: Mapping[str, Any] = field(default_factory=dict)
-    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    stacked: bool = False
-    """Whether many networks are trained at once; `train.stacked = true`."""
+    kind = "population"
 
-    def points(self) -> list[dict[str, Any]]:
+    data: DataTable
+    train: TrainTable
+    grid: Mapping[str, tuple[Setting, ...]]
+
+    def points(self) -> list[dict[str, Setting]]:
         """Every combination of the grid's values, in order: one network each."""
-        return [
-            dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())
-        ]
+        combinations = itertools.product(*self.grid.values())
+        return [dict(zip(self.grid, values, strict=True)) for values in combinations]
 
-    def settings(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """Everything about the network at a point of a stacked suite, defaults included."""
-        given = {**_DEFAULTS, **self.data, **self.train, **point}
-        return {name: given[name] for name in (*_STACKED_DATA_AXES, *_STACKED_TRAIN)}
+    def settings(self, point: Mapping[str, Setting]) -> dict[str, Any]:
+        """Everything about the network at a point, defaults included."""
+        given = {**_DEFAULTS, **self.data.given(), **self.train.given(), **point}
+        return {name: given[name] for name in _AXES}
 
     @property
     def networks(self) -> int:
         """How many networks it has."""
         return len(self.points())
 
-    def evidence(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Everything that determines networks and gaps."""
         grid = {name: list(values) for name, values in self.grid.items()}
-        return {"data": dict(self.data), "train": {**self.train, "stacked": self.stacked}, "grid": grid}
+        return {"data": self.data.given(), "train": self.train.given(), "grid": grid}
 
 
 def read_population(path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> PopulationSuite:
     """Check the tables [data], [train] and [grid]."""
-    data, train, grid = (table(path, content, name) for name in ("data", "train", "grid"))
-    stacked = train.get("stacked", False)
-    if not isinstance(stacked, bool):
-        raise UserError(f"{path}: train.stacked = {stacked!r}, expected true or false")
-    train = {name: value for name, value in train.items() if name != "stacked"}
-    if stacked:
-        known_keys(path, "data", data, [*_STACKED_DATA, *_STACKED_DATA_AXES])
-        check_table(path, "data", data, _STACKED_DATA)
-        known_keys(path, "train", train, [*_STACKED_TRAIN, "stacked"])
-        known_keys(path, "grid", grid, [*_STACKED_DATA_AXES, *_STACKED_TRAIN])
-        _check_axes(path, "data", data, grid, _STACKED_DATA_AXES)
-        _check_axes(path, "train", train, grid, _STACKED_TRAIN)
-        _check_shifts(path, data)
-        _check_pool(path, data, grid)
-    else:
-        known_keys(path, "data", data, _DATA)
-        check_table(path, "data", data, _DATA)
-        known_keys(path, "train", train, [*_TRAIN, "stacked"])
-        known_keys(path, "grid", grid, _TRAIN)
-        _check_axes(path, "train", train, grid, _TRAIN)
-    return PopulationSuite(
-        **common,
-        data=data,
-        train=train,
-        grid={name: tuple(values) for name, values in grid.items()},
-        stacked=stacked,
-    )
+    data, train = DataTable.read(path, content, "data"), TrainTable.read(path, content, "train")
+    grid = fields.table(path, content, "grid")
+    fields.known_keys(path, "grid", grid, _AXES)
+    _check_axes(path, {"data": data.given(), "train": train.given()}, grid)
+    _check_images(path, data, grid)
+    values = {name: tuple(values) for name, values in grid.items()}
+    return PopulationSuite(**common, data=data, train=train, grid=values)
 
 
-def _check_axes(
-    path: Path, name: str, found: Mapping[str, Any], grid: Mapping[str, Any], axes: Mapping[str, Field]
-) -> None:
-    """Every axis is one value in the table `name` or a list in [grid]; an optional one may be in neither."""
-    for axis, field_ in axes.items():
-        if axis not in found and axis not in grid and not field_.required:
-            continue
-        if (axis in found) == (axis in grid):
-            where = "both" if axis in found else "neither"
+def _check_axes(path: Path, tables: Mapping[str, Mapping[str, Any]], grid: Mapping[str, Any]) -> None:
+    """Every setting is one value in its table or a list in [grid]; one with a default may be in neither."""
+    for axis, (name, kind) in _AXES.items():
+        single, listed = axis in tables[name], axis in grid
+        if single == listed and (single or axis not in _DEFAULTS):
             raise UserError(
                 f"{path}: {axis!r} must be in exactly one of [{name}] (one value) and [grid] (a list), "
-                f"found in {where}"
+                f"found in {'both' if single else 'neither'}"
             )
-        if axis in found:
-            check(path, f"{name}.{axis}", found[axis], field_)
+        if not listed:
             continue
         values = grid[axis]
         if not isinstance(values, list) or not values or len(set(map(str, values))) < len(values):
             raise UserError(f"{path}: grid.{axis} = {values!r}, expected a list of distinct values")
         for value in values:
-            check(path, f"grid.{axis}", value, field_)
+            fields.check(path, f"grid.{axis}", value, kind)
 
 
-def _check_pool(path: Path, data: Mapping[str, Any], grid: Mapping[str, Any]) -> None:
-    pool = data.get("training_pool")
-    sizes = grid.get("train_size", [data.get("train_size")])
-    if pool is not None and pool < max(sizes):
-        raise UserError(
-            f"{path}: data.training_pool = {pool} images are not enough for a train_size of {max(sizes)}"
-        )
-    for other in ("heldout_domain", "heldout_size"):
-        if pool is not None and (other in grid or data.get(other)):
-            raise UserError(f"{path}: data.training_pool and {other} exclude each other; drop one")
-
-
-def _check_shifts(path: Path, data: Mapping[str, Any]) -> None:
+def _check_images(path: Path, data: DataTable, grid: Mapping[str, Any]) -> None:
+    given, pool = {**data.given(), **grid}, data.training_pool
     for name in ("severities", "shifted_images"):
-        if name in data and "corruptions" not in data:
+        if name in given and "corruptions" not in given:
             raise UserError(
                 f"{path}: data.{name} says how images are corrupted, but there is no data.corruptions"
             )
+    most = max(grid.get("train_size", [data.train_size]))
+    if pool is not None and pool < most:
+        raise UserError(
+            f"{path}: data.training_pool = {pool} images are not enough for a train_size of {most}"
+        )
+    for other in ("heldout_domain", "heldout_size"):
+        if pool is not None and other in given:
+            raise UserError(f"{path}: data.training_pool and {other} exclude each other; drop one")

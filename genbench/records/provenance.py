@@ -5,19 +5,18 @@ from __future__ import annotations
 import inspect
 import platform
 import subprocess
-from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from genbench import __version__
-from genbench.keys import derive_seed, file_hash
-from genbench.packs.pack import Pack
+from genbench.keys import file_hash
 from genbench.plugin.contract import Measure
-from genbench.plugin.registry import Entry
-from genbench.run.runs import Plan, measure_fingerprint
+from genbench.plugin.registry import BUILT_IN, Entry
+from genbench.run.plan import Plan, measure_fingerprint
+from genbench.suites.kind import kind_of
 
-__all__ = ["PACKAGES", "bootstrap_seed", "package_versions", "plugin_record", "provenance", "weight_hashes"]
+__all__ = ["CHECKOUT", "PACKAGES", "package_versions", "plugin_record", "provenance"]
 
 PACKAGES = (
     "efficientnet-pytorch", "numpy", "open-clip-torch", "safetensors", "scikit-learn", "scipy", "timm",
@@ -25,7 +24,7 @@ PACKAGES = (
 )  # fmt: skip
 """Those whose version can change a reading or a score."""
 
-_CHECKOUT = Path(__file__).parent.parent.parent
+CHECKOUT = Path(__file__).parent.parent.parent
 
 
 def provenance(plan: Plan, measure: str) -> dict[str, Any]:
@@ -35,8 +34,10 @@ def provenance(plan: Plan, measure: str) -> dict[str, Any]:
         "genbench": __version__,
         "suite_sha256": file_hash(plan.suite.path),
         "evidence": None if pack is None else pack.version,
-        "data_sha256": None if pack is None else pack.manifest["data_hash"],
-        "networks": {} if pack is None else weight_hashes(pack, [s.label for s in plan.evidence.subjects]),
+        "data_sha256": None if pack is None else pack.manifest.data_hash,
+        "networks": {}
+        if pack is None
+        else kind_of(plan.suite).weight_hashes(pack, [one.label for one in plan.evidence.networks]),
         "packages": package_versions(),
         "platform": {
             "system": platform.system(),
@@ -44,25 +45,10 @@ def provenance(plan: Plan, measure: str) -> dict[str, Any]:
             "libc": " ".join(platform.libc_ver()),
             "python": platform.python_version(),
         },
-        "seeds": {"bootstrap": bootstrap_seed(plan.suite.name)},
+        "seeds": {"bootstrap": plan.suite.bootstrap_seed},
         "git": _git(),
         "command": f"genbench run --suite {plan.suite.name} --measure {measure}",
     }
-
-
-def weight_hashes(pack: Pack, subjects: Sequence[str]) -> dict[str, str]:
-    """sha256 of the weights in a pack: by network, or by stack of networks."""
-    weights = "final.safetensors"
-    if "networks" in pack.manifest:
-        entries = pack.manifest["networks"]
-        return {name: entries[name]["files"][weights]["sha256"] for name in subjects}
-    files = [block["trained"]["files"][weights] for block in pack.manifest["blocks"]]
-    return {file["file"]: file["sha256"] for file in files}
-
-
-def bootstrap_seed(suite: str) -> int:
-    """The seed of the resamples behind every interval of a suite."""
-    return derive_seed(suite, "bootstrap") % 2**32
 
 
 def package_versions() -> dict[str, str]:
@@ -79,7 +65,7 @@ def package_versions() -> dict[str, str]:
 def plugin_record(entry: Entry[Measure]) -> dict[str, Any]:
     """Who offers a measure, and the hash of its code."""
     source = entry.source
-    built_in = source.kind == "built-in"
+    built_in = source.kind == BUILT_IN
     return {
         "kind": source.kind,
         # The path of a single file is of no use to anyone else.
@@ -94,7 +80,7 @@ def plugin_record(entry: Entry[Measure]) -> dict[str, Any]:
 
 def _git() -> dict[str, Any] | None:
     """Commit of the checkout and whether anything but boards was changed; None where there is none."""
-    if not (_CHECKOUT / ".git").exists():
+    if not (CHECKOUT / ".git").exists():
         return None
     commit = _asked("rev-parse", "HEAD")
     # Records lie in leaderboards/: writing one must not make the next one dirty.
@@ -105,7 +91,7 @@ def _git() -> dict[str, Any] | None:
 def _asked(*words: str) -> str | None:
     try:
         done = subprocess.run(
-            ["git", *words], cwd=_CHECKOUT, capture_output=True, text=True, check=True, timeout=20
+            ["git", *words], cwd=CHECKOUT, capture_output=True, text=True, check=True, timeout=20
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -6,31 +6,38 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from genbench.errors import UserError
 from genbench.keys import file_hash
-from genbench.plugin.registry import load_registry
-from genbench.records.schema import MEASURE_NAME, SCHEMA, SUITE_NAME, record_schema
+from genbench.plugin.registry import BUILT_IN, load_registry
+from genbench.records.convert import WrongShape, convert
+from genbench.records.record import MEASURE_NAME, SCHEMA, SUITE_NAME, Record
+from genbench.records.results import result_of
 from genbench.records.write import body_hash, record_text
+from genbench.subject.version import SUBJECT_VERSION
+from genbench.suites.evidence import Evidence
+from genbench.suites.kind import Kind, kind_of
+from genbench.suites.result import Judged, Score
 
-if TYPE_CHECKING:
-    from genbench.suites.evidence_old import SuiteEvidence
-
-__all__ = ["LARGEST", "judged_records", "read_record", "read_records", "record_files"]
+__all__ = ["LARGEST", "JudgedRecords", "judged_records", "read_record", "read_records", "record_files"]
 
 LARGEST = 2**20
 """Bytes of a record; real ones have up to a tenth of it."""
 _TOLERANCE = 1e-9
 """Of a recomputed sign-error: a mean of halves over pairs."""
-_INTERVAL_TOLERANCE = 5e-3
-"""Of the ends of its interval and of sureness: BLAS may turn a tie in a single resample."""
 
 
-_SOLVER_TOLERANCE = 1e-6
-"""Of an optimum that an iteration comes near to."""
+@dataclass(frozen=True)
+class JudgedRecords:
+    """Records with the scores that their readings give."""
+
+    records: Sequence[Record]
+    judged: Judged
+    """Results in the order of the records."""
 
 
 def record_files(folder: Path) -> dict[str, list[Path]]:
@@ -52,23 +59,24 @@ def record_files(folder: Path) -> dict[str, list[Path]]:
     return found
 
 
-def read_records(paths: list[Path], evidence: SuiteEvidence) -> list[dict[str, Any]]:
+def read_records(paths: Sequence[Path], evidence: Evidence) -> list[Record]:
     """Every record of a suite, checked against its evidence."""
-    return [record for record, _ in judged_records(paths, evidence)]
+    return list(judged_records(paths, evidence).records)
 
 
-def judged_records(paths: list[Path], evidence: SuiteEvidence) -> list[tuple[dict[str, Any], Any]]:
+def judged_records(paths: Sequence[Path], evidence: Evidence) -> JudgedRecords:
     """Every record of a suite with the score that its readings give, which is the one it claims.
 
     Scores are computed for all records together, because that is much faster.
     """
+    kind = kind_of(evidence.suite)
     records = [read_record(path) for path in paths]
     for record, path in zip(records, paths, strict=True):
-        _refuse(path, _evidence_problems(record, evidence))
-    scores = evidence.judge(records)
-    for record, path, score in zip(records, paths, scores, strict=True):
-        _refuse(path, _score_problems(record, score))
-    return list(zip(records, scores, strict=True))
+        _refuse(path, _evidence_problems(record, evidence, kind))
+    judged = evidence.judge([result_of(record) for record in records])
+    for record, path, result in zip(records, paths, judged.results, strict=True):
+        _refuse(path, _score_problems(record, result.score, kind))
+    return JudgedRecords(records, judged)
 
 
 def _refuse(path: Path, problems: Iterable[str]) -> None:
@@ -76,142 +84,124 @@ def _refuse(path: Path, problems: Iterable[str]) -> None:
         raise UserError(f"{path}: {problem}")
 
 
-def read_record(path: Path, evidence: SuiteEvidence | None = None) -> dict[str, Any]:
+def read_record(path: Path, evidence: Evidence | None = None) -> Record:
     """The record in `path`: whole, unchanged since it was written, and true as far as can be recomputed.
 
     Without `evidence` its scores are taken as they are.
     """
     if evidence is not None:
         return read_records([path], evidence)[0]
-    record = _parsed(path)
-    _refuse(path, _problems(record, path))
+    values, text = _parsed(path)
+    try:
+        record = convert(values, Record)
+    except WrongShape as problem:
+        raise UserError(f"{path}: {problem}; `genbench schema` says what is expected") from None
+    _refuse(path, _problems(record, values, text, path))
     return record
 
 
-def _parsed(path: Path) -> dict[str, Any]:
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import best_match
-
+def _parsed(path: Path) -> tuple[dict[str, Any], str]:
     try:
         size = path.stat().st_size
         if size > LARGEST:
             raise UserError(f"{path} has {size} bytes; a record has at most {LARGEST}")
-        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        text = path.read_text(encoding="utf-8")
+        values = json.loads(text, parse_constant=_refuse_constant)
     except OSError as problem:
         raise UserError(f"{path} cannot be read: {problem.strerror}") from None
     except (ValueError, RecursionError) as problem:
-        raise UserError(f"{path} is not a JSON document: {_short(str(problem))}") from None
-    version = record.get("schema") if isinstance(record, dict) else None
+        said = " ".join(str(problem).split())[:200]
+        raise UserError(f"{path} is not a JSON document: {said}") from None
+    version = values.get("schema") if isinstance(values, dict) else None
     if version != SCHEMA:
         raise UserError(f"{path}: unknown record version {version!r}; this genbench reads version {SCHEMA}")
-    error = best_match(Draft202012Validator(record_schema()).iter_errors(record))
-    if error is not None:
-        place = ".".join(map(str, error.absolute_path)) or "the record"
-        raise UserError(f"{path}: {place}: {_short(error.message)}; `genbench schema` says what is expected")
-    found: dict[str, Any] = record
-    return found
+    return values, text
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 200 else f"{text[:120]} … {text[-70:]}"
-
-
-def _problems(record: Mapping[str, Any], path: Path) -> Iterator[str]:
-    """One sentence each, the plainest first."""
-    name = record["measure"]["name"]
-    if (path.parent.name, path.stem) != (record["suite"], name):
-        yield f"it says that it is {name} on {record['suite']}, which is not where it lies"
-    if record["sha256"] != body_hash(record):
+def _problems(record: Record, values: Mapping[str, Any], text: str, path: Path) -> Iterator[str]:
+    """One sentence each, the plainest first; what the types cannot say."""
+    if (path.parent.name, path.stem) != (record.suite, record.name):
+        yield f"it says that it is {record.name} on {record.suite}, which is not where it lies"
+    if record.sha256 != body_hash(values):
         yield "its content was changed after it was written: its sha256 does not fit; run the measure again"
-    if path.read_text(encoding="utf-8") != record_text(record):
+    if text != record_text(values):
         yield "it is not written as genbench writes it; run the measure again"
-    yield from _own_problems(record)
-
-
-def _own_problems(record: Mapping[str, Any]) -> Iterator[str]:
-    readings = record["readings"]
-    for reading in readings:
-        value = reading["value"]
-        if (value is None) == (reading["status"] == "ok") or (value is not None and not math.isfinite(value)):
-            yield f"its reading on {reading['subject']} is {reading['status']} with value {value}"
-    if dict(Counter(reading["status"] for reading in readings)) != record["statuses"]:
+    for reading in record.readings:
+        value = reading.value
+        if (value is None) == (reading.status == "ok") or (value is not None and not math.isfinite(value)):
+            yield f"its reading on {reading.subject} is {reading.status} with value {value}"
+    if dict(Counter(str(reading.status) for reading in record.readings)) != record.statuses:
         yield "its status counts are not those of its readings"
     for name in ("seconds", "shared_seconds"):
-        if not math.isclose(sum(r[name] for r in readings), record["cost"][name], abs_tol=1e-9):
+        if not math.isclose(
+            sum(getattr(reading, name) for reading in record.readings),
+            getattr(record.cost, name),
+            abs_tol=1e-9,
+        ):
             yield f"its cost ({name}) is not that of its readings"
 
 
-def _evidence_problems(record: Mapping[str, Any], evidence: SuiteEvidence) -> Iterator[str]:
-    from genbench.run.runs import SUBJECT_VERSION
-
-    origin = record["provenance"]
-    if record["evidence"] != evidence.pack.hash:
+def _evidence_problems(record: Record, evidence: Evidence, kind: Kind) -> Iterator[str]:
+    origin, pack = record.provenance, evidence.pack
+    assert pack is not None
+    if record.evidence != pack.hash:
         yield "it was scored against other evidence than the pack that ships; run the measure again"
         return
-    if origin["suite_sha256"] != file_hash(evidence.suite.path):
-        yield f"it was made with another {record['suite']}.toml; run the measure again"
-    if record["subject_version"] != SUBJECT_VERSION:
+    if origin.suite_sha256 != file_hash(evidence.suite.path):
+        yield f"it was made with another {record.suite}.toml; run the measure again"
+    if record.subject_version != SUBJECT_VERSION:
         yield "it was made by an older genbench whose networks read differently; run the measure again"
-    if origin["networks"] != evidence.networks or origin["data_sha256"] != evidence.data_sha256:
+    weights = kind.weight_hashes(pack, evidence.networks)
+    if origin.networks != weights or origin.data_sha256 != pack.manifest.data_hash:
         yield "its networks or data are not those of the evidence pack"
-    if sorted(reading["subject"] for reading in record["readings"]) != sorted(evidence.subjects):
+    if sorted(reading.subject for reading in record.readings) != sorted(evidence.networks):
         yield "its readings are not one for each network of the suite"
         return
     yield from _measure_problems(record)
 
 
-def _score_problems(record: Mapping[str, Any], score: Any) -> Iterator[str]:
-    if not _agrees(_by_name(record["sign_error"]), _by_name(None if score is None else score.record())):
-        yield "its scores are not what its readings give"
-
-
-def _by_name(score: Mapping[str, Any] | None) -> Any:
-    """A score in which every number has a name; that of a population lists them without."""
-    if score is None or "scores" not in score:
-        return score
-    from genbench.scoring.population import FIELDS
-
-    numbers = [dict(zip(FIELDS, row, strict=False)) for row in score["scores"]]
-    return {
-        **score,
-        "scores": {"/".join(map(str, row[:4])): n for row, n in zip(score["scores"], numbers, strict=True)},
-        # Which of two equally bad environments comes first is a matter of the last bit.
-        "worst": sorted(one["sign_error"] for one in score["worst"]),
-    }
-
-
-def _measure_problems(record: Mapping[str, Any]) -> Iterator[str]:
-    entry = load_registry().measures.get(record["measure"]["name"])
-    built_in = entry is not None and entry.source.kind == "built-in"
-    if (record["plugin"]["kind"] == "built-in") != built_in:
+def _measure_problems(record: Record) -> Iterator[str]:
+    entry = load_registry().measures.get(record.name)
+    built_in = entry is not None and entry.source.kind == BUILT_IN
+    if (record.plugin.kind == BUILT_IN) != built_in:
         yield (
-            f"{record['measure']['name']!r} is the name of a built-in measure; rename yours"
+            f"{record.name!r} is the name of a built-in measure; rename yours"
             if built_in
             else "it says that its measure is built in, but genbench has none of that name"
         )
-    elif built_in and entry is not None and record["measure"]["version"] != entry.item.version:
+    elif built_in and entry is not None and record.measure.version != entry.item.version:
         yield (
-            f"it has version {record['measure']['version']} of a measure that now has version "
+            f"it has version {record.measure.version} of a measure that now has version "
             f"{entry.item.version}; run it again"
         )
 
 
-def _agrees(claimed: Any, found: Any, tolerance: float = _TOLERANCE) -> bool:
-    """Whether two scores are the same but for rounding."""
+def _score_problems(record: Record, score: Score | None, kind: Kind) -> Iterator[str]:
+    claimed, found = record.sign_error, None if score is None else score.record()
+    if claimed is not None:
+        try:
+            convert(claimed, kind.score_type)
+        except WrongShape as problem:
+            yield f"sign_error.{problem}; `genbench schema` says what is expected"
+            return
+    named = [None if one is None else kind.comparable(one) for one in (claimed, found)]
+    if not _agrees(named[0], named[1], kind.tolerances):
+        yield "its scores are not what its readings give"
+
+
+def _agrees(claimed: Any, found: Any, loose: Mapping[str, float], tolerance: float = _TOLERANCE) -> bool:
+    """Whether two scores are the same but for rounding; `loose` says of which numbers that is more."""
     if isinstance(claimed, Mapping) and isinstance(found, Mapping):
-        loose = dict.fromkeys(("low", "high", "certainty"), _INTERVAL_TOLERANCE)
-        if claimed.get("score") == "affine_oracle":
-            loose |= {"value": _SOLVER_TOLERANCE}
         return claimed.keys() == found.keys() and all(
-            _agrees(claimed[key], found[key], loose.get(key, tolerance)) for key in claimed
+            _agrees(claimed[key], found[key], loose, loose.get(key, tolerance)) for key in claimed
         )
     if isinstance(claimed, list) and isinstance(found, list):
-        return len(claimed) == len(found) and all(map(_agrees, claimed, found))
+        pairs = zip(claimed, found, strict=False)
+        return len(claimed) == len(found) and all(_agrees(*pair, loose) for pair in pairs)
     if isinstance(claimed, (int, float)) and isinstance(found, (int, float)):
         return math.isclose(claimed, found, rel_tol=max(tolerance, 1e-9), abs_tol=tolerance)
     return bool(claimed == found)

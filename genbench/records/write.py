@@ -1,48 +1,28 @@
-"""Result records: the readings and scores of one measure on one suite, as a JSON file.
-
-`genbench run --records DIR` writes them and `genbench schema` says what is in them. Leaderboards are made
-from those under `leaderboards/records` of a checkout. They are also the reference rows that a measure is
-ranked among: taken only if suite, evidence, measure and versions are the same as in the run at hand.
-"""
+"""Writes result records: `genbench run --records DIR`."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from genbench.engine.cells import Cost, Outcome, Status
+from genbench.engine.cells import Outcome
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.keys import canonical_json, text_hash
-from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Entry
-from genbench.records.schema import SCHEMA
-from genbench.suites import Suite
+from genbench.records.provenance import plugin_record, provenance
+from genbench.records.record import SCHEMA
+from genbench.records.results import about
+from genbench.run.execute import RunResult
+from genbench.run.plan import Plan
+from genbench.subject.version import SUBJECT_VERSION
+from genbench.suites.result import MeasureResult
+from genbench.suites.suite import Suite
 
-if TYPE_CHECKING:
-    from genbench.run.runs import MeasureReport, Plan, Reference, RunReport
-
-__all__ = [
-    "REFERENCES",
-    "SCHEMA",
-    "body_hash",
-    "find_references",
-    "record_name",
-    "record_text",
-    "require_recordable",
-    "write_records",
-]
-
-REFERENCES = Path(__file__).parent.parent.parent / "leaderboards" / "records"
-"""Of a checkout; an installed package has none, and runs show the baselines alone."""
-
-
-def record_name(suite: Suite, measure: Measure) -> Path:
-    """Where a record lies below its folder."""
-    return Path(suite.name) / f"{measure.name}.json"
+__all__ = ["body_hash", "record_text", "require_recordable", "write_records"]
 
 
 def require_recordable(suite: Suite) -> None:
@@ -56,16 +36,17 @@ def require_recordable(suite: Suite) -> None:
         )
 
 
-def write_records(report: RunReport, folder: Path) -> int:
+def write_records(result: RunResult, folder: Path) -> int:
     """Write a record of every measure that this run computed or found stored; returns how many."""
-    require_recordable(report.plan.suite)
+    require_recordable(result.plan.suite)
+    entries = {entry.item.name: entry for entry in result.plan.measures}
     written = 0
-    for measure in report.measures:
+    for measure in result.measures:
         if measure.reference:
             continue
-        path = folder / record_name(report.plan.suite, measure.measure)
+        path = folder / result.plan.suite.name / f"{measure.name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, record_text(_record(report, measure)))
+        write_atomically(path, record_text(_record(result.plan, entries[measure.name], measure)))
         written += 1
     return written
 
@@ -91,47 +72,32 @@ def body_hash(record: Mapping[str, Any]) -> str:
     return text_hash(canonical_json({key: value for key, value in record.items() if key != "sha256"}))
 
 
-def _record(report: RunReport, measure: MeasureReport) -> dict[str, Any]:
-    from genbench.records.provenance import plugin_record, provenance
-    from genbench.run.runs import SUBJECT_VERSION
-
-    item = measure.measure
-    outcomes = measure.outcomes.values()
+def _record(plan: Plan, entry: Entry[Any], measure: MeasureResult) -> dict[str, Any]:
+    pack, outcomes = plan.evidence.pack, measure.outcomes.values()
     body = {
         "schema": SCHEMA,
-        "suite": report.plan.suite.name,
-        "evidence": _evidence(report.plan),
+        "suite": plan.suite.name,
+        "evidence": None if pack is None else pack.hash,
         "subject_version": SUBJECT_VERSION,
-        "measure": {
-            "name": item.name,
-            "version": item.version,
-            "category": item.category,
-            "summary": item.summary,
-            "description": item.description,
-            "paper": item.paper,
-            "higher_means": item.higher_means,
-            "logarithm": item.logarithm,
-            "randomness": item.randomness,
-            "needs": sorted(item.needs),
-        },
-        "plugin": plugin_record(Entry(item, measure.source)),
-        "provenance": provenance(report.plan, item.name),
-        "readings": [_reading(report.plan, item.name, *found) for found in measure.outcomes.items()],
+        "measure": about(measure.measure),
+        "plugin": plugin_record(entry),
+        "provenance": provenance(plan, measure.name),
+        "readings": [_reading(plan, measure.name, *found) for found in measure.outcomes.items()],
         "statuses": dict(Counter(str(outcome.status) for outcome in outcomes)),
         "cost": {
             "seconds": sum(outcome.cost.seconds for outcome in outcomes),
             "shared_seconds": sum(outcome.cost.shared_seconds for outcome in outcomes),
             "peak_bytes": max((outcome.cost.peak_bytes for outcome in outcomes), default=0),
         },
-        "sign_error": _score(measure),
+        "sign_error": None if measure.score is None else measure.score.record(),
     }
     return {**body, "sha256": body_hash(body)}
 
 
-def _reading(plan: Plan, measure: str, subject: str, outcome: Outcome) -> dict[str, Any]:
-    cell = plan.readings[measure, subject]
+def _reading(plan: Plan, measure: str, network: str, outcome: Outcome) -> dict[str, Any]:
+    cell = plan.readings[measure, network]
     return {
-        "subject": subject,
+        "subject": network,
         "status": str(outcome.status),
         "reason": outcome.reason,
         "value": outcome.value,
@@ -142,59 +108,3 @@ def _reading(plan: Plan, measure: str, subject: str, outcome: Outcome) -> dict[s
         "seed": cell.inputs["seed"],
         "key": cell.key,
     }
-
-
-def _score(measure: MeasureReport) -> dict[str, Any] | None:
-    from genbench.report.runs import measure_record
-
-    found: dict[str, Any] | None = measure_record(measure)["sign_error"]
-    return found
-
-
-def _evidence(plan: Plan) -> str | None:
-    """What tells evidence apart: the hash of its pack; None if it was built here."""
-    pack = plan.evidence.pack
-    return None if pack is None else pack.hash
-
-
-def find_references(
-    plan: Plan, entries: Iterable[Entry[Measure]], folder: Path | None = None
-) -> dict[str, Reference]:
-    """Recorded readings, by measure, of the `entries` with a record for this very evidence."""
-    from genbench.run.runs import SUBJECT_VERSION, Reference
-
-    evidence = _evidence(plan)
-    if evidence is None or plan.suite.quick:
-        return {}
-    subjects = {subject.label for subject in plan.evidence.subjects}
-    found = {}
-    for entry in entries:
-        record = _read((folder or REFERENCES) / record_name(plan.suite, entry.item))
-        same = (
-            record.get("schema") == SCHEMA
-            and record.get("evidence") == evidence
-            and record.get("subject_version") == SUBJECT_VERSION
-            and record.get("measure", {}).get("version") == entry.item.version
-            and entry.source.kind == "built-in"
-            and record.get("sha256") == body_hash(record)
-        )
-        if not same:
-            continue
-        outcomes = {r["subject"]: _outcome(r) for r in record["readings"] if r["subject"] in subjects}
-        if outcomes.keys() == subjects:
-            found[entry.item.name] = Reference(entry, outcomes, record["sign_error"])
-    return found
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}  # no reference is no reason to stop a run
-    return record if isinstance(record, dict) else {}
-
-
-def _outcome(reading: Mapping[str, Any]) -> Outcome:
-    cost = Cost(reading["seconds"], reading["shared_seconds"], reading["peak_bytes"])
-    result = {} if reading["value"] is None else {"value": reading["value"], "detail": reading["detail"]}
-    return Outcome(Status(reading["status"]), reading["reason"], result, cost, computed=False)

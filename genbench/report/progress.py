@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from genbench.engine.cells import Cell, Outcome, Status, Step
 from genbench.run.forecast import duration, estimate
-from genbench.run.runs import Plan
+from genbench.run.plan import Plan
 
 if TYPE_CHECKING:
     import rich.progress
@@ -38,7 +38,7 @@ def make_progress(
 
 
 def _headline(plan: Plan) -> str:
-    networks, measures = len(plan.evidence.subjects), len(plan.measures)
+    networks, measures = len(plan.evidence.networks), len(plan.measures)
     mark = "  [quick: a small subset, not comparable with full results]" if plan.suite.quick else ""
     work = f"{networks} networks × {measures} measures" if measures else f"evidence of {networks} networks"
     return f"suite {plan.suite.title}: {work}{mark}"

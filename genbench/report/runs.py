@@ -3,281 +3,204 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from dataclasses import asdict
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from genbench import __version__
-from genbench.display.tables import fitting_columns, print_table
+from genbench.display.tables import Table, fitting_columns, print_table, show
 from genbench.engine.cells import Outcome, Status
-from genbench.run.runs import MeasureReport, RunReport, TableScores
-from genbench.scoring.practical import PracticalScore
-from genbench.scoring.sign_error import SignError
-from genbench.testbed.run_tables import concerning, show_practical_readings, show_practical_scores
+from genbench.run.execute import RunResult
+from genbench.scoring.ranking import tied_ranks
+from genbench.suites.pages import Pages
+from genbench.suites.result import MeasureResult
 
-if TYPE_CHECKING:
-    from genbench.scoring.all_scores import TableScores as Board
-    from genbench.scoring.population import PopulationScore
-
-__all__ = ["measure_record", "run_record", "show_run"]
+__all__ = ["measure_record", "ranked", "run_record", "show_run"]
 
 _QUICK = "quick run: a small subset, not comparable with full results"
+_FEW = 3
+"""Up to so many measures are shown one by one."""
 _MOST_READINGS = 60
-"""Networks whose readings are listed one by one; more are in the record table."""
+"""Networks whose readings are listed one by one; more are in the report."""
+_FITS = 24
+"""Rows of a table that a person takes in at once; beyond, only what concerns them is shown."""
+_BEST = 5
+_NEIGHBOURS = 2
 
 
-def show_run(report: RunReport, table: Path | None = None) -> None:
+def show_run(result: RunResult, table: Path | None = None) -> None:
     """Print the readings of the measures asked for, then every measure's score.
 
     Parameters
     ----------
-    table : where the record table of a population was written.
+    table : where the record table was written, if there is one.
     """
-    asked = [m for m in report.measures if m.measure.name in report.plan.asked]
-    testbed = bool(report.families)
-    if len(asked) <= 3 and len(report.plan.evidence.subjects) <= _MOST_READINGS:
-        for measure in asked:
-            (show_practical_readings if testbed else _show_readings)(report, measure)
+    pages = result.evidence.pages(result.judged)
+    if len(result.asked) <= _FEW and len(result.evidence.networks) <= _MOST_READINGS:
+        show(_readings(result, pages, measure) for measure in result.asked)
     else:
-        _show_problems(report)
-    if testbed:
-        marks = {m.measure.name: _mark(report, m) for m in report.measures}
-        show_practical_scores(report, marks, {m.measure.name: _counts(m) for m in report.measures})
-    elif report.table is not None and report.table.board is not None:
-        _show_table_scores(report, report.table.board, table)
-    else:
-        _show_scores(report)
-        if report.table is not None:
-            click.echo(f"no scores of the papers: {report.table.not_scored}", err=True)
+        show(_problems(result))
+    _show_scores(result, pages)
+    if len(result.asked) <= _FEW:
+        for measure in result.asked:
+            show(pages.failures(measure))
+    show(pages.closing(table))
+    for warning in pages.warnings():
+        click.echo(warning, err=True)
     if table is not None:
         click.echo(f"table: {table}")
-    if report.plan.suite.quick:
+    if result.plan.suite.quick:
         click.echo(_QUICK)
-    click.echo(f"store: {report.store}")
+    click.echo(f"store: {result.store}")
 
 
-def _show_readings(report: RunReport, measure: MeasureReport) -> None:
+def _readings(result: RunResult, pages: Pages, measure: MeasureResult) -> Table:
+    truths = [column for column in pages.network_columns if column.truth]
     rows = []
-    for subject, outcome in measure.outcomes.items():
-        evidence = report.evidence[subject]
+    for network, outcome in measure.outcomes.items():
+        note = pages.note(network).partition(",")[0]
         rows.append(
             {
-                "network": subject if evidence.get("converged", True) else f"{subject} (unconverged)",
-                "reading": _value(outcome),
+                "network": f"{network} ({note})" if note else network,
+                "reading": "" if outcome.value is None else f"{outcome.value:.6g}",
                 "status": str(outcome.status),
-                "gap": f"{evidence['gap']:.4f}" if "gap" in evidence else "",
-                "seconds": f"{outcome.cost.seconds + outcome.cost.shared_seconds:.2g}",
+                **{column.label: column.text(network) for column in truths},
+                "seconds": f"{_seconds(outcome):.2g}",
                 "why": outcome.reason,
             }
         )
-    columns = ["network", "reading", "status", "gap", "seconds"]
+    numbers = [column.label for column in truths]
+    columns = ["network", "reading", "status", *numbers, "seconds"]
     if any(row["why"] for row in rows):
         columns.append("why")
-    title = f"{measure.measure.name} on {report.plan.suite.title}"
-    print_table(columns, rows, title=title, right=["reading", "gap", "seconds"])
+    title = f"{measure.name} on {result.plan.suite.title}"
+    return Table(columns, rows, title, ["reading", *numbers, "seconds"])
 
 
-def _show_problems(report: RunReport) -> None:
+def _problems(result: RunResult) -> list[Table | str]:
     """Readings without a value of the measures asked for, one row per reason."""
     found: dict[tuple[str, str, str], list[str]] = {}
-    for measure in report.measures:
-        for subject, outcome in measure.outcomes.items():
-            if outcome.status is not Status.OK and measure.measure.name in report.plan.asked:
-                place = (measure.measure.name, str(outcome.status), outcome.reason)
-                found.setdefault(place, []).append(subject)
+    for measure in result.asked:
+        for network, outcome in measure.outcomes.items():
+            if outcome.status is not Status.OK:
+                place = (measure.name, str(outcome.status), outcome.reason)
+                found.setdefault(place, []).append(network)
     rows = [
         {
             "measure": name,
-            "networks": subjects[0] if len(subjects) == 1 else f"{subjects[0]} and {len(subjects) - 1} more",
+            "networks": networks[0] if len(networks) == 1 else f"{networks[0]} and {len(networks) - 1} more",
             "status": status,
             "why": reason,
         }
-        for (name, status, reason), subjects in found.items()
+        for (name, status, reason), networks in found.items()
     ]
-    if rows:
-        print_table(["measure", "networks", "status", "why"], rows, title="readings without a value")
+    columns = ["measure", "networks", "status", "why"]
+    return [Table(columns, rows, "readings without a value")] if rows else []
 
 
-def _show_scores(report: RunReport) -> None:
-    ranked = sorted(report.measures, key=lambda m: (m.score is None, m.score.value if m.score else 0.0))
-    rows = []
-    for measure in ranked:
-        score = measure.score if isinstance(measure.score, SignError) else None
-        rows.append(
-            {
-                "measure": f"{_mark(report, measure)}{measure.measure.name}",
-                "sign-error": "" if score is None else f"{score.value:.3f}",
-                "95 %": "" if score is None else f"{score.low:.3f} to {score.high:.3f}",
-                "pairs": "" if score is None else score.pairs,
-                "readings": _counts(measure),
-                "seconds": f"{_seconds(measure):.2g}",
-            }
-        )
-    print_table(
-        ["measure", "sign-error", "95 %", "pairs", "readings", "seconds"],
-        rows,
-        title=f"sign-error against the held-out gap, {report.plan.suite.title} (0 perfect, 0.5 a coin)",
-        right=["sign-error", "pairs", "seconds"],
+def ranked(results: Collection[MeasureResult]) -> list[tuple[int | None, MeasureResult]]:
+    """Rank and measure, best first; measures that the evidence cannot tell apart share a rank."""
+    ranks = tied_ranks([one.score for one in results])
+    return sorted(
+        zip(ranks, results, strict=True),
+        key=lambda row: (row[1].score is None, row[1].score.value if row[1].score else 0.0, row[1].name),
     )
 
 
-_SUMMARY = ("max", "Ψ IID", "Ψ OOD", "K", "eCMS", "PGDL", "CMS", "90th %")
-"""Columns of the summary, those that fit first."""
-_WORST = 5
-
-
-def _show_table_scores(report: RunReport, board: Board, table: Path | None) -> None:
-    """The headline of every measure and where those asked for fail; all tables where nobody is watching."""
-    _show_summary(report)
-    asked = [m for m in report.measures if m.measure.name in report.plan.asked]
-    if len(asked) <= 3:
-        for measure in asked:
-            _show_worst_environments(measure)
-    if sys.stdout.isatty():
-        click.echo(f"every score: genbench score {table}")
-    else:
-        from genbench.display.score_tables import score_tables
-
-        for found in score_tables(board):
-            right = [c for c in found.columns if c not in ("measure", "fails worst at", "")]
-            print_table(found.columns, found.rows, title=found.title, right=right)
-    for name, reason in board.skipped.items():
-        click.echo(f"{name}: skipped, {reason}", err=True)
-
-
-def _show_summary(report: RunReport) -> None:
-    from genbench.scoring.population import SHOWN, PopulationScore
-    from genbench.scoring.ranking import tied_ranks
-
-    scores = [m.score if isinstance(m.score, PopulationScore) else None for m in report.measures]
-    everyone = sorted(
-        zip(tied_ranks(scores), report.measures, scores, strict=True),
-        key=lambda one: (one[2] is None, one[2].value if one[2] else 0.0, one[1].measure.name),
-    )
-    baselines = {m.measure.name for m in report.measures if m.measure.category == "baseline"}
-    shown = concerning([m.measure.name for _, m, _ in everyone], report.plan.asked, baselines)
-    columns = {column.label: column for column in SHOWN}
+def _show_scores(result: RunResult, pages: Pages) -> None:
+    everyone = ranked(result.measures)
+    shown = _concerning([one for _, one in everyone], result.plan.asked)
+    columns = {column.label: column for column in result.evidence.columns}
+    counts = result.evidence.counts
     rows = []
-    for rank, measure, score in (everyone[i] for i in shown):
-        row: dict[str, object] = {
-            "measure": f"{_mark(report, measure)}{measure.measure.name}",
+    for rank, measure in (everyone[i] for i in shown):
+        row: dict[str, Any] = {
+            "measure": f"{_mark(result, measure)}{measure.name}",
             "rank": rank or "",
-            "seconds": f"{_seconds(measure):.2g}",
+            "readings": ", ".join(f"{count} {status}" for status, count in measure.statuses),
+            "seconds": f"{measure.seconds:.2g}",
         }
-        if score is not None:
+        if (score := measure.score) is not None:
             row |= {"sign error": f"{score.value:.3f}", "95 %": f"{score.low:.3f}–{score.high:.3f}"}
-            values = {label: score.shown(columns[label]).get("value") for label in _SUMMARY}
-            row |= {label: "–" if value is None else f"{value:.3f}" for label, value in values.items()}
+            row |= {_words(label): columns[label].text(score) for label in pages.summary}
+            row |= {column.label: column.text(score) for column in counts}
         rows.append(row)
-    names = fitting_columns(["measure", "rank", "sign error", "95 %", *_SUMMARY, "seconds"], rows)
-    kept = next((score for _, _, score in everyone if score is not None), None)
-    where = "" if kept is None else f" over {kept.environments} of {kept.available} environments"
+    # What a headline is made of is worth a column only where measures differ in it.
+    counted = [column.label for column in counts[:1]]
+    complete = len({(row["readings"], *(row.get(label) for label in counted)) for row in rows}) == 1
+    names = ["measure", "rank", "sign error", "95 %", *map(_words, pages.summary)]
+    names = fitting_columns([*names, *([] if complete else [*counted, "readings"]), "seconds"], rows)
     print_table(
         names,
         rows,
-        title=f"mean sign-error{where}, {report.plan.suite.title} (0 perfect, 0.5 a coin)",
-        right=names[1:],
+        title=f"{pages.score_title}, {result.plan.suite.title} (0 perfect, 0.5 a coin)",
+        right=[name for name in names if name not in ("measure", "readings")],
     )
     hidden = len(everyone) - len(shown)
     if hidden:
         click.echo(f"{hidden} more measures between these rows: see the report, or --json")
 
 
-def _show_worst_environments(measure: MeasureReport) -> None:
-    from genbench.scoring.population import PopulationScore
-
-    score, name = measure.score, measure.measure.name
-    if not isinstance(score, PopulationScore):
-        return
-    if not score.worst:
-        click.echo(f"in no environment does {name} order the gaps wrongly more often than not")
-        return
-    rows = [
-        {
-            "sign-error": f"{one.sign_error:.3f}",
-            "what changes": f"{one.hyperparameter} {one.low_value} → {one.high_value}",
-            "all else": one.fixed,
-        }
-        for one in score.worst[:_WORST]
-    ]
-    print_table(list(rows[0]), rows, title=f"where {name} fails worst", right=["sign-error"])
+def _words(label: str) -> str:
+    """Headings of two words may break in two."""
+    return label.replace("-", " ")
 
 
-def _mark(report: RunReport, measure: MeasureReport) -> str:
+def _concerning(results: list[MeasureResult], asked: frozenset[str]) -> list[int]:
+    """Places of the rows to show: the best, the baselines, those asked for and their neighbours."""
+    if len(results) <= _FITS or len(asked) >= len(results):
+        return list(range(len(results)))
+    kept = set(range(_BEST))
+    for place, one in enumerate(results):
+        if one.name in asked:
+            kept |= set(range(place - _NEIGHBOURS, place + _NEIGHBOURS + 1))
+        if one.baseline:
+            kept.add(place)
+    return [place for place in range(len(results)) if place in kept]
+
+
+def _mark(result: RunResult, measure: MeasureResult) -> str:
     """On a terminal, points at what was asked for where other measures stand beside it."""
-    everything = len(report.plan.asked) == len(report.measures)
-    return (
-        ""
-        if everything or not sys.stdout.isatty()
-        else "→ "
-        if measure.measure.name in report.plan.asked
-        else "  "
-    )
+    if len(result.plan.asked) == len(result.measures) or not sys.stdout.isatty():
+        return ""
+    return "→ " if measure.name in result.plan.asked else "  "
 
 
-def _value(outcome: Outcome) -> str:
-    return "" if outcome.value is None else f"{outcome.value:.6g}"
+def _seconds(outcome: Outcome) -> float:
+    return outcome.cost.seconds + outcome.cost.shared_seconds
 
 
-def _counts(measure: MeasureReport) -> str:
-    counts = Counter(str(outcome.status) for outcome in measure.outcomes.values())
-    return ", ".join(f"{count} {status}" for status, count in counts.most_common())
-
-
-def _seconds(measure: MeasureReport) -> float:
-    return sum(o.cost.seconds + o.cost.shared_seconds for o in measure.outcomes.values())
-
-
-def run_record(report: RunReport, table: Path | None = None) -> dict[str, Any]:
+def run_record(result: RunResult, table: Path | None = None) -> dict[str, Any]:
     """The run as JSON values."""
-    suite = report.plan.suite
+    suite, pack = result.plan.suite, result.plan.evidence.pack
+    ranks = {measure.name: rank for rank, measure in ranked(result.measures)}
     return {
         "genbench": __version__,
         "suite": suite.name,
         "quick": suite.quick,
-        "store": str(report.store),
+        "store": str(result.store),
         "changes": dict(suite.changes),
-        "pack": _pack(report),
-        "evidence": report.evidence,
-        "trade_off": {name: family.trade_off for name, family in report.families.items()},
-        "asked": sorted(report.plan.asked),
-        "measures": [measure_record(measure) for measure in report.measures],
-        **({} if report.table is None else _table_record(report.table, table)),
+        "pack": None if pack is None else pack.version,
+        "evidence": result.evidence.known,
+        "asked": sorted(result.plan.asked),
+        "measures": [{**measure_record(measure), "rank": ranks[measure.name]} for measure in result.measures],
+        **result.evidence.pages(result.judged).document(table),
     }
 
 
-def _table_record(scores: TableScores, table: Path | None) -> dict[str, Any]:
-    found = None if scores.board is None else scores.board.scores
-    # Missing numbers are null, as in `genbench score --json`.
-    plain = None if found is None else found.astype(object).where(found.notna(), None).to_dict("records")
-    return {
-        "table": None if table is None else str(table),
-        "scores": plain,
-        "skipped": {} if scores.board is None else scores.board.skipped,
-        "not_scored": scores.not_scored or None,
-    }
-
-
-def _pack(report: RunReport) -> str | None:
-    evidence = report.plan.evidence
-    pack = evidence.pack
-    return None if pack is None else pack.version
-
-
-def measure_record(measure: MeasureReport) -> dict[str, Any]:
+def measure_record(measure: MeasureResult) -> dict[str, Any]:
     """One measure of a run as JSON values."""
     return {
-        "name": measure.measure.name,
+        "name": measure.name,
         "source": str(measure.source),
         "reference": measure.reference,
         "higher_means": measure.measure.higher_means,
-        "sign_error": _score_record(measure.score),
+        "sign_error": None if measure.score is None else measure.score.record(),
         "readings": [
             {
-                "subject": subject,
+                "subject": network,
                 "status": str(outcome.status),
                 "value": outcome.value,
                 "detail": outcome.result.get("detail", {}),
@@ -288,12 +211,6 @@ def measure_record(measure: MeasureReport) -> dict[str, Any]:
                 "output": outcome.output,
                 "stored": not outcome.computed,
             }
-            for subject, outcome in measure.outcomes.items()
+            for network, outcome in measure.outcomes.items()
         ],
     }
-
-
-def _score_record(score: SignError | PracticalScore | PopulationScore | None) -> dict[str, Any] | None:
-    if score is None:
-        return None
-    return asdict(score) if isinstance(score, SignError) else score.record()

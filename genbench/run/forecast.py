@@ -11,16 +11,10 @@ from typing import Any
 from genbench.engine.cells import Cell, Step
 from genbench.engine.readings import READING
 from genbench.engine.store import stored_folder
-from genbench.run.runs import Plan
-from genbench.suites import TestbedSuite
+from genbench.run.plan import Plan
+from genbench.suites.kind import kind_of
 
 __all__ = ["Forecast", "duration", "estimate"]
-
-_SMALL_READING = 0.1
-"""Seconds of a reading on a network of a population."""
-
-_PROBED = frozenset({"adapted", "features", "noise", "testbed_evidence"})
-"""Kinds whose cells differ so much in size that only a look at each tells how long it takes."""
 
 _WORKER_START = 2.0
 """Seconds until a worker has imported torch."""
@@ -84,7 +78,7 @@ class Forecast:
         """Further lines for `genbench plan`."""
         lines = []
         if self.forward_passes:
-            lines.append(f"{self.forward_passes:,} images through backbones, forward or in training")
+            lines.append(f"{self.forward_passes:,} images through networks, forward or in training")
         if self.disk_bytes:
             disk, memory = _size(self.disk_bytes), _size(self.memory_bytes)
             lines.append(f"about {disk} on disk, {memory} of memory a worker")
@@ -94,7 +88,9 @@ class Forecast:
         lines += self.missing[:2]
         if len(self.missing) > 2:
             more = len(self.missing) - 2
-            lines.append(f"and {more} more are missing; `genbench backbones NAME` says what to fetch")
+            lines.append(
+                f"and {more} more are missing; `genbench backbones` and `genbench datasets` say what to fetch"
+            )
         return lines
 
     def record(self) -> dict[str, Any]:
@@ -123,21 +119,13 @@ def estimate(plan: Plan, store: Path, workers: int | None = None) -> Forecast:
     stored.update(cell.step for cell, found in demanded if found)
     left = [cell for cell, found in demanded if not found]
     history = _history(store)
-    small = {} if isinstance(plan.suite, TestbedSuite) else {READING: _SMALL_READING}
+    kind = kind_of(plan.suite)
+    guess = {READING: kind.reading_seconds}
     seconds = {
-        cell.key: history.get(cell.step.name, small.get(cell.step, cell.step.seconds)) for cell in left
+        cell.key: history.get(cell.step.name, guess.get(cell.step, cell.step.seconds)) for cell in left
     }
-    passes = disk = memory = 0
-    if isinstance(plan.suite, TestbedSuite) and any(cell.step.name in _PROBED for cell in left):
-        from genbench.testbed.forecast import forecast_cells, image_counts, probe
-
-        names = {str(cell.inputs["backbone"]) for cell in left if "backbone" in cell.inputs}
-        counts = image_counts(plan.suite)
-        found = forecast_cells(plan.suite, left, probe(sorted(names)), counts)
-        seconds |= {key: one.seconds for key, one in found.items()}
-        passes = sum(one.forward_passes for one in found.values())
-        disk = sum(one.disk_bytes for one in found.values())
-        memory = max(one.memory_bytes for one in found.values())
+    told = kind.forecast(plan.suite, left)
+    seconds |= {key: one.seconds for key, one in told.items()}
     work: Counter[Step] = Counter()
     for cell in left:
         work[cell.step] += seconds[cell.key]  # type: ignore[assignment]
@@ -149,10 +137,10 @@ def estimate(plan: Plan, store: Path, workers: int | None = None) -> Forecast:
         work=dict(work),
         longest=max(seconds.values(), default=0.0),
         workers=workers or os.cpu_count() or 1,
-        forward_passes=passes,
-        disk_bytes=disk,
-        memory_bytes=memory,
-        missing=list(getattr(plan.evidence, "missing", ())),
+        forward_passes=sum(one.forward_passes for one in told.values()),
+        disk_bytes=sum(one.disk_bytes for one in told.values()),
+        memory_bytes=max((one.memory_bytes for one in told.values()), default=0),
+        missing=list(plan.evidence.missing),
     )
 
 

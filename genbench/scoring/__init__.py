@@ -13,7 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from genbench.scoring.sign_error import SignError, bootstrap_sign_error, sign_error
+from genbench.scoring.sign_error import sign_error
 
 if TYPE_CHECKING:
     from genbench.scoring.affine import affine_oracle as affine_oracle
@@ -44,7 +44,7 @@ _LAZY = {
     "sign_error_environments": "robust",
 }
 
-__all__ = ["SignError", "bootstrap_sign_error", "sign_error", *_LAZY]
+__all__ = ["sign_error", *_LAZY]
 
 
 def __getattr__(name: str) -> object:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from genbench.scoring.bootstrap import multiplicities
 from genbench.scoring.network_table import NetworkTable
-from genbench.scoring.pairs import number_rows, pairs_within
+from genbench.scoring.pairs import number_rows, pair_weights, pairs_within
 
 __all__ = [
     "Environments",
@@ -57,17 +57,6 @@ def find_environments(networks: NetworkTable) -> Environments:
     return Environments(first, second, axes)
 
 
-def _weights(difference: Floats, test_size: Floats) -> Floats:
-    """kappa of pairs of gaps (001 Sec. 5): 0 where the difference may be noise of the test set.
-
-        chi(D) = max(0, 1 − 2·exp(−2m(D/2)²))²        kappa = max(0, chi − ½)
-
-    The paper prints it without the clip of 1 − 2·exp(…) at 0, which gives equal gaps a weight of ½.
-    """
-    chi = np.maximum(0.0, 1 - 2 * np.exp(-2 * test_size * np.square(difference / 2))) ** 2
-    return np.asarray(np.maximum(0.0, chi - 0.5))
-
-
 class _Blocks:
     """Runs of the two combos of each environment as padded blocks: every seed against every seed."""
 
@@ -86,7 +75,7 @@ class _Blocks:
             return both.astype(np.float64), np.sign(difference)
         # Of two test sets the smaller one decides what may be noise.
         size = np.minimum(self.size[first][:, :, None], self.size[second][:, None, :])
-        return np.where(both, _weights(difference, size), 0.0), np.sign(difference)
+        return np.where(both, pair_weights(difference, size), 0.0), np.sign(difference)
 
 
 @dataclass(frozen=True, eq=False)

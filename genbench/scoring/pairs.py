@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["number_rows", "pairs_within", "ranges"]
+__all__ = ["number_rows", "pair_weights", "pairs_within", "ranges"]
 
 
 def number_rows(codes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -42,3 +42,15 @@ def pairs_within(groups: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64
     first = np.repeat(np.arange(len(ordered)), later)
     second = ranges(np.arange(len(ordered)) + 1, later)
     return order[first], order[second]
+
+
+def pair_weights(difference: ArrayLike, images: ArrayLike) -> NDArray[np.float64]:
+    """kappa of pairs of truths (001 Sec. 5): 0 where the difference D may be noise of the m held-out images.
+
+        chi(D) = max(0, 1 − 2·exp(−2m(D/2)²))²        kappa = max(0, chi − ½)
+
+    The paper prints it without the clip of 1 − 2·exp(…) at 0, which gives equal gaps a weight of ½.
+    """
+    m = np.asarray(images)
+    chi = np.maximum(0.0, 1 - 2 * np.exp(-2 * m * np.square(np.asarray(difference) / 2))) ** 2
+    return np.asarray(np.maximum(0.0, chi - 0.5))

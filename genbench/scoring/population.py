@@ -2,7 +2,8 @@
 
 The headline is the mean over environments of the sign-error (001): an environment changes one hyperparameter
 and nothing else, and only those count in which the held-out images say surely which gap is larger. The
-robust sign-error, the maximum, stands beside it.
+robust sign-error, the maximum, stands beside it. Environments need several seeds; where there are none,
+`pair_scores` gives the plain sign-error over all pairs of networks (004 Eq. 7) in their place.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from genbench.scoring.bootstrap import RESAMPLES, interval
 from genbench.scoring.ranking import differ_surely
 from genbench.scoring.tidy import COLUMNS
 
@@ -22,8 +24,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from genbench.scoring.all_scores import TableScores
+    from genbench.scoring.network_table import NetworkTable
 
-__all__ = ["SHOWN", "Column", "PopulationScore", "WorstEnvironment", "population_scores", "scores_frame"]
+__all__ = [
+    "SHOWN",
+    "Column",
+    "PopulationScore",
+    "WorstEnvironment",
+    "pair_scores",
+    "population_scores",
+    "scores_frame",
+]
 
 FIELDS = tuple(name for name in COLUMNS if name != "measure")
 """Of a number, where the measure is known."""
@@ -86,11 +97,11 @@ class PopulationScore:
     """All that a record table says of one measure."""
 
     value: float
-    """Mean over environments of the sign-error."""
+    """Mean over environments of the sign-error; without environments, the sign-error over all pairs."""
     low: float
     high: float
     environments: int
-    """Kept by the noise filter."""
+    """Kept by the noise filter; 0 if the score is over all pairs."""
     available: int
     dropped: int
     """Networks without a reading."""
@@ -98,7 +109,8 @@ class PopulationScore:
     """Every number, as `FIELDS`; None where there is none."""
     worst: list[WorstEnvironment]
     resampled: NDArray[np.float64] = field(repr=False, compare=False)
-    """`value` in every resample of the seeds, drawn alike for all measures with the same readings."""
+    """`value` in every resample of the seeds, drawn alike for all measures with the same readings; of the
+    networks, drawn alike for all measures, if the score is over all pairs."""
 
     def ties_with(self, other: PopulationScore) -> bool:
         """Whether the 95 % interval of the paired difference includes 0."""
@@ -194,6 +206,54 @@ def _score(
         ],
         resampled=resampled,
     )
+
+
+def pair_scores(
+    networks: NetworkTable, *, resamples: int = RESAMPLES, seed: int = 0
+) -> dict[str, PopulationScore]:
+    """Measure to its sign-error over all unordered pairs of networks, for tables without several seeds.
+
+        SE = mean over pairs of ½ (1 − sgn(d − d')·sgn(C − C'))        (004 Eq. 7; a tie counts ½)
+
+    d is the first target. The interval is a bootstrap over networks: a resample draws as many as there are,
+    with replacement, the same for all measures, and a network is never paired with its own copy. Measures
+    with fewer than two readings are left out.
+    """
+    truth = networks.target()
+    count = len(networks)
+    if count < 2:
+        return {}
+    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)
+    larger = np.sign(truth[:, None] - truth)
+    found = {}
+    for name, readings in zip(networks.measures, networks.readings.T, strict=True):
+        kept = np.isfinite(readings) & np.isfinite(truth)
+        if kept.sum() < 2:
+            continue
+        values = readings[kept]
+        agreement = larger[np.ix_(kept, kept)] * np.sign(values[:, None] - values)
+        # One row per resample, and first the table itself: every network once.
+        times = np.vstack([np.ones(len(values)), drawn[:, kept]])
+        # Both over ordered pairs; the diagonal, a network and itself, agrees by 0 and has no weight.
+        total = times.sum(axis=1) ** 2 - (times**2).sum(axis=1)
+        mean = np.divide(
+            np.einsum("ri,ri->r", times @ agreement, times), total, out=np.zeros(len(times)), where=total > 0
+        )
+        # A resample in which no two networks are left orders nothing: a mean of 0, a coin.
+        value, *resampled = 0.5 * (1 - mean)
+        low, high = interval(resampled)
+        found[name] = PopulationScore(
+            value=float(value),
+            low=float(np.fmin(low, value)),
+            high=float(np.fmax(high, value)),
+            environments=0,
+            available=0,
+            dropped=int((~kept).sum()),
+            scores=[],
+            worst=[],
+            resampled=np.asarray(resampled),
+        )
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -1,39 +1,41 @@
 """Sign-error against the practical metric (004 Eq. 6 and 7): per family, slice and statistic.
 
-Truth comes from cubes that hold, beside their statistics, which held-out images every model got right, so
-that the truth can be resampled. What does not depend on a measure is computed once, for all of them.
+What does not depend on a measure is computed once, for all of them; `testbed.truth` takes it from cubes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from genbench.errors import UserError
+from genbench.scoring.pairs import pair_weights
 from genbench.scoring.ranking import differ_surely
-from genbench.testbed.cube import summaries
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 __all__ = [
+    "HEADLINE",
     "SLICES",
+    "SLICE_NAMES",
     "STATISTICS",
+    "STATISTIC_NAMES",
     "Part",
     "PracticalScore",
     "PracticalTruth",
+    "Slice",
     "WorstPair",
-    "pair_weights",
 ]
 
 Array = NDArray[np.float64]
 
 SLICES = ("robustness", "zero_shot")
+SLICE_NAMES = {"robustness": "robustness", "zero_shot": "zero-shot"}
+"""As tables and pages say them."""
 STATISTICS = ("mean", "sd", "p10")
+STATISTIC_NAMES = {"mean": "M", "sd": "SD", "p10": "P10"}
+"""As the paper calls them: mean, standard deviation and 10th percentile over classes."""
 HEADLINE = "mean"
 RESAMPLES = 1000
 
@@ -116,7 +118,7 @@ class PracticalScore:
 
 
 @dataclass(frozen=True)
-class _Slice:
+class Slice:
     """The marginal d of one slice of one family."""
 
     images: int
@@ -135,32 +137,8 @@ class PracticalTruth:
     """Family to the names of its models."""
     weights: dict[str, float]
     """Model to weight count."""
-    slices: dict[tuple[str, str], _Slice]
+    slices: dict[tuple[str, str], Slice]
     """(family, slice) to marginal."""
-
-    @classmethod
-    def of(
-        cls, cubes: Mapping[str, xr.Dataset], *, resamples: int = RESAMPLES, seed: int = 0
-    ) -> PracticalTruth:
-        """From the cube of every family; each must hold `right` and `image_class`."""
-        slices = {}
-        for family, cube in cubes.items():
-            if "right" not in cube or "image_class" not in cube.coords:
-                raise UserError(
-                    f"the cube of {family} does not say which images were classified right, so no interval "
-                    "can be given; build it with `genbench run --from-scratch`"
-                )
-            slices[family, "robustness"] = _slice(cube, {"zero_shot": 0.0}, resamples, seed)
-            slices[family, "zero_shot"] = _slice(cube, {"ssim": 1.0}, resamples, seed)
-        return cls(
-            models={family: [str(m) for m in cube["model"].values] for family, cube in cubes.items()},
-            weights={
-                str(model): float(count)
-                for cube in cubes.values()
-                for model, count in zip(cube["model"].values, cube["weights"].values, strict=True)
-            },
-            slices=slices,
-        )
 
     def score(self, readings: Mapping[str, float]) -> PracticalScore | None:
         """Judge the readings (higher means worse) of one measure; None without two finite ones in a family.
@@ -239,12 +217,6 @@ class PracticalTruth:
         }
 
 
-def pair_weights(difference: Array, images: int) -> Array:
-    """max(0, χ − ½) with χ(D) = max(0, 1 − 2·exp(−2m(D/2)²))², D = |d − d'| (SPEC.md section 3)."""
-    chance = 1 - 2 * np.exp(-2 * images * (np.abs(difference) / 2) ** 2)
-    return np.asarray(np.maximum(0.0, np.maximum(0.0, chance) ** 2 - 0.5))
-
-
 def _errors(claimed: Array, difference: Array) -> Array:
     """½ (1 − sgn(dC)·sgn(dd)) of each pair."""
     return np.asarray(0.5 * (1 - claimed * np.sign(difference)))
@@ -282,7 +254,7 @@ def _wrong_pairs(
     name: str,
     models: Sequence[str],
     c: Array,
-    slice_: _Slice,
+    slice_: Slice,
     first: NDArray[np.int64],
     second: NDArray[np.int64],
 ) -> list[WorstPair]:
@@ -308,59 +280,7 @@ def _wrong_pairs(
     return pairs
 
 
-def _difference(slice_: _Slice, first: NDArray[np.int64], second: NDArray[np.int64]) -> tuple[Array, Array]:
+def _difference(slice_: Slice, first: NDArray[np.int64], second: NDArray[np.int64]) -> tuple[Array, Array]:
     """d − d' of pairs of models and its bootstrap standard deviation."""
     d, drawn = slice_.truth[HEADLINE], slice_.resampled[HEADLINE]
     return d[first] - d[second], np.asarray((drawn[:, first] - drawn[:, second]).std(axis=0))
-
-
-def _slice(cube: xr.Dataset, where: Mapping[str, float], resamples: int, seed: int) -> _Slice:
-    """Marginals of the slice at one level of one axis, over the levels of the other."""
-    ((axis, level),) = where.items()
-    found = np.flatnonzero(np.abs(cube[axis].values - level) < 1e-9)
-    if not len(found):
-        raise UserError(f"the cube has no level {axis} = {level:g}, where one of its two slices lies")
-    other = "ssim" if axis == "zero_shot" else "zero_shot"
-    part = cube.isel({axis: int(found[0])})
-    wrong = 1 - part["right"].transpose(other, "model", "image").values.astype(np.float32)
-    labels = np.asarray(cube["image_class"].values, dtype=np.int64)
-    # A class is part of a cell where its error is a number.
-    present = np.isfinite(part["error"].isel(model=0).transpose(other, "class").values)
-    levels, models = wrong.shape[:2]
-    classes = present.shape[1]
-    exact = np.zeros((levels, models, classes))
-    drawn = np.zeros((levels, models, resamples, classes), dtype=np.float32)
-    for label, share in enumerate(_shares(labels, classes, resamples, seed)):
-        inside = present[:, label]
-        chosen = wrong[inside][:, :, labels == label]
-        exact[inside, :, label] = chosen.mean(axis=2, dtype=np.float64)
-        drawn[inside, :, :, label] = chosen @ share.T
-    truth, resampled = (_marginals(errors, present) for errors in (exact, drawn))
-    return _Slice(int(np.isin(labels, np.flatnonzero(present.any(axis=0))).sum()), truth, resampled)
-
-
-def _shares(
-    labels: NDArray[np.int64], classes: int, resamples: int, seed: int
-) -> Iterator[NDArray[np.float32]]:
-    """For each class, how often every image of it is drawn, as a share: (resamples, images of the class).
-
-    A function of the labels and the seed alone: both slices and all families are resampled alike.
-    """
-    generator = np.random.default_rng(seed)
-    for label in range(classes):
-        images = int((labels == label).sum())
-        counts = generator.multinomial(images, np.full(images, 1 / images), size=resamples)
-        yield (counts / images).astype(np.float32)
-
-
-def _marginals(errors: NDArray[Any], present: NDArray[np.bool_]) -> dict[str, Array]:
-    """Statistics over the classes of each level, mean over levels.
-
-    errors : (level, model, ..., class); the result is (..., model).
-    """
-    total: dict[str, Any] = dict.fromkeys(STATISTICS, 0.0)
-    for level, inside in enumerate(present):
-        # Leaving absent classes out here, where they are the same for all, beats skipping NaN everywhere.
-        for name, values in summaries(errors[level][..., inside]).items():
-            total[name] = total[name] + np.moveaxis(values, 0, -1) / len(present)
-    return total

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
 from genbench.errors import NotApplicable
 from genbench.plugin.contract import Estimate
+from genbench.subject.sigma import DRAWS, EPS
 
 if TYPE_CHECKING:
     from genbench.subject.parts import Part, PartSource
@@ -25,6 +26,8 @@ class SharedParts:
 
     _parts: PartSource
     used: set[str]
+    sigma_eps: ClassVar[float] = EPS
+    """eps of the magnitude-aware `sigma`."""
 
     @property
     def m(self) -> int:
@@ -79,10 +82,10 @@ class SharedParts:
     def sigma(self, magnitude_aware: bool = False) -> Estimate:
         """Largest noise on the folded parameters that costs .1 of the mean training accuracy.
 
-        u ~ N(0, sigma² I), or u_i ~ N(0, sigma² w_i² + eps²) with eps = 1e-3 if `magnitude_aware`.
+        u ~ N(0, sigma² I), or u_i ~ N(0, sigma² w_i² + eps²) with eps = `sigma_eps` if `magnitude_aware`.
         """
         part = self._part(["weights", "training_data"], "sigma", magnitude_aware=magnitude_aware)
-        return Estimate(float(part["sigma"]), standard_error=float(part["error"]), samples=10)
+        return Estimate(float(part["sigma"]), standard_error=float(part["error"]), samples=DRAWS)
 
     def batch_gradients(self) -> Part:
         """Statistics of gradients of 16 mini-batches of 32 training examples.

@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from genbench.subject.parts import Part, PartSource
     from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["DRAWS", "sigma"]
+__all__ = ["DRAWS", "EPS", "sigma"]
 
 DRAWS = 10
-_DROP, _TOLERANCE, _STEPS, _EPS = 0.1, 0.01, 15, 1e-3
+"""Of noise, at every step of the search."""
+EPS = 1e-3
+"""e of 001 (31) and (32): noise on weights that are zero, where it is in proportion to the weights."""
+_DROP, _TOLERANCE, _STEPS = 0.1, 0.01, 15
 _HIGH = 2.0
 
 _GLANCE, _LOOK = 32, 256
@@ -110,7 +113,7 @@ class _Search:
 
     def _perturb(self, value: float, generator: torch.Generator) -> None:
         noise = torch.randn(len(self._clean), generator=generator)
-        spread = (value**2 * self._clean.square() + _EPS**2).sqrt_() if self._magnitude_aware else value
+        spread = (value**2 * self._clean.square() + EPS**2).sqrt_() if self._magnitude_aware else value
         torch.add(self._clean, noise.mul_(spread), out=self._weights)
 
     def _hits(self, rows: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
-"""Suites: what is tested, as TOML files that are checked before anything runs."""
+"""Suites: what is tested, as TOML files that are checked before anything runs; and the seam between kinds."""
 
-from genbench.population.suite import PopulationSuite
 from genbench.suites.suite import Suite, load_suite, read_suite
-from genbench.testbed.suite import TestbedSuite
 
-__all__ = ["PopulationSuite", "Suite", "TestbedSuite", "load_suite", "read_suite"]
+__all__ = ["Suite", "load_suite", "read_suite"]

@@ -3,74 +3,69 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
 
 from genbench.errors import UserError
 
 __all__ = [
-    "FLAG",
-    "NOT_NEGATIVE",
-    "POSITIVE",
-    "TEXT",
-    "Field",
-    "check",
-    "check_table",
-    "choice",
-    "distinct",
-    "integer",
-    "known_keys",
-    "number",
-    "optional",
-    "table",
-]
+    "Count", "Flag", "NotNegative", "Positive", "Table", "Text", "Whole", "check", "check_keys", "distinct",
+    "integer", "known_keys", "one_of", "table",
+]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Field:
-    """What a key of a suite may hold."""
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of a suite; its annotations say the types of its keys, their bounds and the words for both.
 
-    expected: str
-    accepts: Callable[[Any], bool]
-    required: bool = True
+    An optional key that is not there is None.
+    """
 
+    @classmethod
+    def types(cls) -> dict[str, Any]:
+        """Key to type, with its bounds."""
+        return get_type_hints(cls, include_extras=True)
 
-def integer(least: int) -> Field:
-    """A whole number."""
-    return Field(f"an integer of at least {least}", lambda v: type(v) is int and v >= least)
+    @classmethod
+    def read(cls, path: Path, content: Mapping[str, Any], name: str) -> Self:
+        """The table `name` of a suite; a `UserError` if it is not as the annotations say."""
+        found, types = table(path, content, name), cls.types()
+        known_keys(path, name, found, types)
+        check_keys(path, name, found, types, [f.name for f in msgspec.structs.fields(cls) if not f.required])
+        return msgspec.convert(found, cls)
 
-
-def number(expected: str, accepts: Callable[[float], bool]) -> Field:
-    """A finite number."""
-    return Field(expected, lambda v: type(v) in (int, float) and math.isfinite(v) and accepts(float(v)))
-
-
-def choice(*names: str) -> Field:
-    """One of some words."""
-    return Field("one of " + ", ".join(map(repr, names)), lambda v: v in names)
-
-
-def distinct(of: Field, what: str) -> Field:
-    """A list of different values, each as `of` wants it."""
-    return Field(
-        f"a list of different values, each {what}",
-        lambda v: (
-            isinstance(v, list) and bool(v) and len(set(map(str, v))) == len(v) and all(map(of.accepts, v))
-        ),
-    )
+    def given(self) -> dict[str, Any]:
+        """What it says, as JSON values."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
 
-def optional(field: Field) -> Field:
-    """The same, but the key may be missing."""
-    return Field(field.expected, field.accepts, required=False)
+def integer(least: int) -> Meta:
+    """Of a whole number."""
+    return Meta(ge=least, description=f"an integer of at least {least}")
 
 
-TEXT = Field("a text", lambda v: isinstance(v, str) and bool(v))
-FLAG = Field("true or false", lambda v: isinstance(v, bool))
-POSITIVE = number("a positive number", lambda v: v > 0)
-NOT_NEGATIVE = number("a number of at least 0", lambda v: v >= 0)
+def distinct(what: str) -> Meta:
+    """Of a list; that its values differ is asked of every list."""
+    return Meta(min_length=1, description=f"a list of different values, each {what}")
+
+
+def one_of(names: Iterable[str]) -> Any:
+    """The type of a word out of some that are known only when genbench runs."""
+    return Literal[tuple(names)]
+
+
+Text = Annotated[str, Meta(min_length=1, description="a text")]
+Flag = Annotated[bool, Meta(description="true or false")]
+Whole = Annotated[int, integer(0)]
+Count = Annotated[int, integer(1)]
+# Numbers are of two types, so that a whole one stays whole: keys of cells tell 1 from 1.0.
+_positive = Meta(gt=0, description="a positive number")
+Positive = Annotated[int, _positive] | Annotated[float, _positive]
+_not_negative = Meta(ge=0, description="a number of at least 0")
+NotNegative = Annotated[int, _not_negative] | Annotated[float, _not_negative]
 
 
 def table(path: Path, content: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -81,30 +76,51 @@ def table(path: Path, content: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def known_keys(path: Path, table: str, found: Mapping[str, Any], known: Iterable[str]) -> None:
+def known_keys(path: Path, table: str, found: Iterable[str], known: Iterable[str]) -> None:
     """Refuse a key that means nothing, with the nearest that does."""
     from genbench.plugin.registry import unknown_name
 
-    for name in found:
-        if name not in known:
-            where = f"{table}.{name}" if table else name
-            sentence = unknown_name(
-                "key", where, [f"{table}.{k}" if table else k for k in known], "genbench suites"
-            )
-            raise UserError(f"{path}: {sentence}")
+    names = [_where(table, name) for name in known]
+    for where in (_where(table, name) for name in found):
+        if where not in names:
+            raise UserError(f"{path}: {unknown_name('key', where, names, 'genbench suites')}")
 
 
-def check_table(path: Path, table: str, found: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
+def check_keys(
+    path: Path, table: str, found: Mapping[str, Any], types: Mapping[str, Any], optional: Collection[str] = ()
+) -> None:
     """Refuse missing keys and wrong values."""
-    for name, field in fields.items():
-        where = f"{table}.{name}" if table else name
+    for name, wanted in types.items():
         if name in found:
-            check(path, where, found[name], field)
-        elif field.required:
-            raise UserError(f"{path} lacks {where}, {field.expected}")
+            check(path, _where(table, name), found[name], wanted)
+        elif name not in optional:
+            raise UserError(f"{path} lacks {_where(table, name)}, {_expected(wanted)}")
 
 
-def check(path: Path, where: str, value: object, field: Field) -> None:
+def check(path: Path, where: str, value: object, wanted: Any) -> None:
     """Refuse a wrong value."""
-    if not field.accepts(value):
-        raise UserError(f"{path}: {where} = {value!r}, expected {field.expected}")
+    try:
+        accepted = _sound(msgspec.convert(value, wanted))
+    except msgspec.ValidationError:
+        accepted = False
+    if not accepted:
+        raise UserError(f"{path}: {where} = {value!r}, expected {_expected(wanted)}")
+
+
+def _where(table: str, name: str) -> str:
+    return f"{table}.{name}" if table else name
+
+
+def _sound(value: object) -> bool:
+    """What types cannot say: numbers are finite, and the values of a list differ."""
+    if isinstance(value, list):
+        return len(set(map(str, value))) == len(value) and all(map(_sound, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _expected(wanted: Any) -> str:
+    """The words for a type; of a union those of its first part, as None comes last."""
+    if get_origin(wanted) is Literal:
+        return "one of " + ", ".join(map(repr, get_args(wanted)))
+    marks = getattr(wanted, "__metadata__", None)
+    return str(marks[0].description) if marks else _expected(get_args(wanted)[0])

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from genbench.errors import UserError
+from genbench.keys import derive_seed
 from genbench.plugin.registry import load_registry
-from genbench.suites.fields import TEXT, check, check_table, choice, known_keys, table
+from genbench.suites.fields import Text, check, check_keys, known_keys, one_of, table
 
 __all__ = ["Suite", "load_suite", "read_suite"]
 
-_TOP = {"name": TEXT, "summary": TEXT, "kind": choice("population", "testbed")}
+_DEFAULT_KIND = "population"
 
 
 @dataclass(frozen=True)
-class Suite:
+class Suite(ABC):
     """What every validated suite has."""
+
+    kind: ClassVar[str]
+    """Name of its kind."""
 
     name: str
     summary: str
@@ -31,13 +37,23 @@ class Suite:
     """What options on the command line replaced: "testbed.kappa" to value."""
 
     @property
+    @abstractmethod
     def networks(self) -> int:
         """How many networks it has."""
-        raise NotImplementedError
 
-    def evidence(self) -> dict[str, Any]:
-        """Everything that determines its networks and what they are judged by."""
-        raise NotImplementedError
+    @abstractmethod
+    def content(self) -> dict[str, Any]:
+        """Everything that determines its networks and their truths."""
+
+    def plain_content(self) -> dict[str, Any]:
+        """The content as JSON would give it back, so that it compares with that of a pack."""
+        copied: dict[str, Any] = json.loads(json.dumps(self.content()))
+        return copied
+
+    @property
+    def bootstrap_seed(self) -> int:
+        """Of the resamples behind every interval; the same for all measures and runs."""
+        return derive_seed(self.name, "bootstrap") % 2**32
 
     @property
     def title(self) -> str:
@@ -45,6 +61,12 @@ class Suite:
         notes = ["quick"] if self.quick else []
         notes += [f"{key} = {_shown(value)}" for key, value in self.changes.items()]
         return f"{self.name} ({', '.join(notes)})" if notes else self.name
+
+    @property
+    def file_name(self) -> str:
+        """The name as files of its results have it."""
+        name = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.name)
+        return f"{name}{'--quick' if self.quick else ''}"
 
     @property
     def identity(self) -> list[Any]:
@@ -70,8 +92,7 @@ def load_suite(spec: str, *, quick: bool = False, changes: Mapping[str, Any] | N
 
 def read_suite(path: Path, *, quick: bool = False, changes: Mapping[str, Any] | None = None) -> Suite:
     """Read and check the suite in `path`, with values replaced by `changes` ("table.key" to value)."""
-    from genbench.population.suite import read_population
-    from genbench.testbed.suite import read_testbed
+    from genbench.suites.kind import load_kind
 
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -86,14 +107,12 @@ def read_suite(path: Path, *, quick: bool = False, changes: Mapping[str, Any] | 
         content = _merged(path, content, quick_changes)
     for key, value in (changes or {}).items():
         content = _changed(content, key, value)
+    top = {"name": Text, "summary": Text, "kind": one_of(tuple(sorted(load_registry().suite_kinds)))}
     if "kind" in content:
-        check(path, "kind", content["kind"], _TOP["kind"])
-    read, tables = {
-        "population": (read_population, ("data", "train", "grid")),
-        "testbed": (read_testbed, ("data", "testbed", "adapt")),
-    }[content.get("kind", "population")]
-    known_keys(path, "", content, [*_TOP, *tables, "quick"])
-    check_table(path, "", content, _TOP)
+        check(path, "kind", content["kind"], top["kind"])
+    kind = load_kind(content.get("kind", _DEFAULT_KIND))
+    known_keys(path, "", content, [*top, *kind.tables, "quick"])
+    check_keys(path, "", content, top)
     common = {
         "name": content["name"],
         "summary": content["summary"],
@@ -102,7 +121,7 @@ def read_suite(path: Path, *, quick: bool = False, changes: Mapping[str, Any] | 
         "quick_changes": quick_changes,
         "changes": dict(changes or {}),
     }
-    return read(path, content, common)
+    return kind.read(path, content, common)
 
 
 def _changed(content: dict[str, Any], key: str, value: object) -> dict[str, Any]:

@@ -1,20 +1,20 @@
-"""Figures of cubes and of readings: heat maps, the paper's marginals (004 Fig. 2), scatter plots.
+"""Figures of cubes: heat maps and the paper's marginals (004 Fig. 2).
 
-Functions return matplotlib figures; `report.figures` saves them and puts them on pages.
+Functions return matplotlib figures; `display.figures` saves them and puts them on pages.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from genbench.display.figures import GROUP_MARKERS, GROUPS, INK, styled
+from genbench.display.figures import INK, styled
+from genbench.display.names import short_count, short_name
 from genbench.testbed.cube import AXES, DIMS, marginals
-from genbench.testbed.cube_tables import short_count, short_name
+from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STATISTIC_NAMES",
-    "Point",
-    "ScatterPanel",
     "heat_maps",
     "marginal_figure",
-    "reading_scatter",
 ]
 
 STATISTIC_NAMES = {
@@ -47,24 +44,18 @@ _STATISTIC_LINES = {"mean": ("-", "o"), "sd": ("--", "s"), "p10": (":", "^")}
 _COLOUR_MAPS = {"error": "viridis", "kappa": "cividis"}
 _LABELLED_CELLS = 30
 """Heat maps with at most this many cells have their numbers written in."""
-_MOST_LINES = 12
-"""Wrong pairs that a scatter plot joins by lines."""
-_LONGEST_LABEL = 12
-"""Networks with longer names stand in a scatter plot without them."""
 
 
 # -- heat maps ---------------------------------------------------------------------------------------
 
 
 @styled
-def heat_maps(
-    cube: xr.Dataset, statistic: str = "error_mean", trade_off: Mapping[str, Any] | None = None
-) -> Figure:
+def heat_maps(cube: xr.Dataset, statistic: str = "error_mean", trade_off: TradeOff | None = None) -> Figure:
     """One statistic over zero-shot × SSIM, one panel per model, smallest first; one colour bar for all.
 
     Parameters
     ----------
-    trade_off : record of the trade-off point; its star stands in the panel of the nearest model size.
+    trade_off : the trade-off point; its star stands in the panel of the nearest model size.
     """
     from matplotlib.figure import Figure
 
@@ -101,7 +92,7 @@ def heat_maps(
         if rows * columns <= _LABELLED_CELLS:
             _write_numbers(axes, values[i], low, high)
         if i == starred and trade_off is not None:
-            x, y = (_place(cube[axis].values, trade_off[axis]) for axis in ("ssim", "zero_shot"))
+            x, y = (_place(cube[axis].values, trade_off.along(axis)) for axis in ("ssim", "zero_shot"))
             axes.plot(x, y, "*", color="white", markeredgecolor="black", markersize=11, clip_on=False)
     assert image is not None
     beside = (1 - 0.72 / width, 0.5 / height, 0.13 / width, 1 - 0.82 / height)
@@ -114,10 +105,10 @@ def heat_maps(
     return figure
 
 
-def _nearest_model(cube: xr.Dataset, trade_off: Mapping[str, Any] | None) -> int | None:
+def _nearest_model(cube: xr.Dataset, trade_off: TradeOff | None) -> int | None:
     if trade_off is None:
         return None
-    return int(np.abs(cube["weights"].values - trade_off["model_size"]).argmin())
+    return int(np.abs(cube["weights"].values - trade_off.model_size).argmin())
 
 
 def _place(levels: Any, value: float) -> float:
@@ -148,7 +139,7 @@ def _write_numbers(axes: Axes, values: Any, low: float, high: float) -> None:
 
 
 @styled
-def marginal_figure(cube: xr.Dataset, trade_off: Mapping[str, Any] | None = None) -> Figure:
+def marginal_figure(cube: xr.Dataset, trade_off: TradeOff | None = None) -> Figure:
     """The marginals of a family (Eq. 5) along SSIM, zero-shot share and model size: six curves each.
 
     The trade-off point is a vertical line with a star on the M curves of error and of kappa.
@@ -171,9 +162,9 @@ def marginal_figure(cube: xr.Dataset, trade_off: Mapping[str, Any] | None = None
                 alpha=1.0 if statistic == "mean" else 0.75,
             )  # fmt: skip
         if trade_off is not None:
-            at = trade_off["model_size" if axis == "weights" else axis]
+            at = trade_off.along(axis)
             axes.axvline(at, color=INK, linewidth=0.8, alpha=0.6, zorder=1)
-            stars = [trade_off["generalization"][axis], trade_off["diversity"][axis]]
+            stars = [trade_off.generalization[axis], trade_off.diversity[axis]]
             axes.plot(
                 [at, at], stars, "*", color=_STAR, markeredgecolor=INK, markeredgewidth=0.7, markersize=13,
                 label="trade-off point", clip_on=False, zorder=5,
@@ -194,94 +185,3 @@ def _few_ticks() -> Any:
     from matplotlib.ticker import MaxNLocator
 
     return MaxNLocator(5)
-
-
-# -- readings ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Point:
-    """One network in a scatter plot."""
-
-    name: str
-    group: str
-    """Its family; groups have their own colour and marker, and only pairs within one are compared."""
-    reading: float
-    truth: float
-
-
-@dataclass(frozen=True)
-class ScatterPanel:
-    """Readings against one kind of truth."""
-
-    title: str
-    truth: str
-    """What the vertical axis shows."""
-    points: Sequence[Point]
-    wrong: Sequence[tuple[str, str]]
-    """Names of the networks of wrongly ordered pairs, the surest first."""
-
-
-@styled
-def reading_scatter(reading: str, panels: Sequence[ScatterPanel]) -> Figure:
-    """Readings of a measure against the truth; lines join the pairs that it orders wrongly.
-
-    Parameters
-    ----------
-    reading : what the horizontal axis shows.
-    """
-    from matplotlib.figure import Figure
-
-    groups = list(dict.fromkeys(point.group for panel in panels for point in panel.points))
-    several = len(groups) > 1
-    width, height = 4.8 * max(len(panels), 1.4), 3.5 if several else 3.2
-    figure = Figure(figsize=(width, height))
-    figure.subplots_adjust(
-        left=0.6 / width, right=1 - 0.12 / width, top=1 - 0.3 / height,
-        bottom=(0.78 if several else 0.5) / height, wspace=0.2,
-    )  # fmt: skip
-    scale = "log" if _wide([point.reading for panel in panels for point in panel.points]) else "linear"
-    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False).flat, panels, strict=True):
-        at = {point.name: (point.reading, point.truth) for point in panel.points}
-        for place, pair in enumerate(panel.wrong[:_MOST_LINES]):
-            (x1, y1), (x2, y2) = (at[name] for name in pair)
-            axes.plot(
-                [x1, x2],
-                [y1, y2],
-                color=INK,
-                linewidth=0.8,
-                alpha=0.45 - 0.3 * place / _MOST_LINES,
-                zorder=1,
-            )
-        for i, group in enumerate(groups):
-            chosen = [point for point in panel.points if point.group == group]
-            axes.plot(
-                [point.reading for point in chosen], [point.truth for point in chosen],
-                GROUP_MARKERS[i % len(GROUP_MARKERS)], color=GROUPS[i % len(GROUPS)], markersize=6,
-                label=group, zorder=3,
-            )  # fmt: skip
-        if len(panel.points) <= 20 and all(len(short_name(p.name)) <= _LONGEST_LABEL for p in panel.points):
-            for point in panel.points:
-                axes.annotate(
-                    short_name(point.name), (point.reading, point.truth), xytext=(4, 4), fontsize=7,
-                    textcoords="offset points", alpha=0.85,
-                )  # fmt: skip
-        axes.set_xscale(scale)
-        if scale == "log":
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.xaxis.set_minor_formatter(lambda value, _: "")
-        axes.set_title(panel.title)
-        axes.set_xlabel(reading)
-        axes.set_ylabel(panel.truth)
-        axes.grid(alpha=0.14, linewidth=0.6)
-        axes.margins(0.09)
-    if several:
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="lower center", ncols=len(labels), columnspacing=2)
-    return figure
-
-
-def _wide(readings: Sequence[float]) -> bool:
-    """Whether all are positive and span more than two orders of magnitude."""
-    values = np.asarray(readings, dtype=np.float64)
-    return bool(len(values) and (values > 0).all() and values.max() > 100 * values.min())

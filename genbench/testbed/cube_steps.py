@@ -14,7 +14,7 @@ from genbench.testbed.cube import class_statistics, make_cube, read_cube, write_
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["CUBE_FILE", "cube", "only", "trade_off_point", "with_kappa"]
+__all__ = ["CUBE_FILE", "chosen_cube", "cube", "only", "trade_off_point", "with_kappa"]
 
 CUBE_FILE = "cube.nc"
 _PER_CLASS = ("error", "gap", "kappa_conflict", "kappa_cohen")
@@ -94,10 +94,15 @@ def only(cube: xr.Dataset, backbones: Sequence[str]) -> xr.Dataset:
     return cube.sel(model=[model for model in cube["model"].values.tolist() if model in backbones])
 
 
+def chosen_cube(file: Path, kappa: str, backbones: Sequence[str]) -> xr.Dataset:
+    """A stored cube with the kappa and the models that a suite asks for."""
+    return only(with_kappa(read_cube(file), kappa), backbones)
+
+
 def trade_off_point(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """The trade-off point of a cube (004 Eq. 4)."""
     from genbench.testbed.tradeoff import trade_off
 
-    data = only(with_kappa(read_cube(parents["cube"] / CUBE_FILE), inputs["kappa"]), inputs["backbones"])
+    data = chosen_cube(parents["cube"] / CUBE_FILE, inputs["kappa"], inputs["backbones"])
     first, second, third = inputs["weights"]
     return trade_off(data, inputs["scales"], (first, second, third)).record()

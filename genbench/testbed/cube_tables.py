@@ -11,25 +11,22 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from genbench.display.names import short_count, short_name
 from genbench.display.tables import print_table
 from genbench.errors import UserError
-from genbench.keys import derive_seed
+from genbench.scoring.practical import SLICE_NAMES
 from genbench.testbed.cube import AXES, DIMS, STATISTICS, marginals, slices, write_cube
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from genbench.run.runs import FamilyEvidence
-    from genbench.suites import Suite
+    from genbench.testbed.evidence import FamilyCube
 
 __all__ = [
     "check_export",
     "cube_record",
     "export_cubes",
     "grid_rows",
-    "resolved_pairs",
-    "short_count",
-    "short_name",
     "show_cube",
     "write_figures",
 ]
@@ -38,23 +35,13 @@ _SUFFIXES = (".nc", ".csv", ".xlsx")
 _SHORT = {
     name: name.replace("_mean", " M").replace("_sd", " SD").replace("_p10", " P10") for name in STATISTICS
 }
-_SLICE_NAMES = {"robustness": "robustness", "zero_shot": "zero-shot"}
-
-
-def resolved_pairs(suite: Suite, families: Mapping[str, FamilyEvidence]) -> dict[tuple[str, str], float]:
-    """Share of model pairs, by family and slice, whose mean errors differ by more than Monte-Carlo noise."""
-    from genbench.scoring.practical import PracticalTruth
-
-    cubes = {name: family.cube for name, family in families.items()}
-    # The resamples of `genbench run`, so that both say the same.
-    return PracticalTruth.of(cubes, seed=derive_seed(suite.name, "bootstrap") % 2**32).resolved()
 
 
 # -- on a terminal -----------------------------------------------------------------------------------
 
 
 def show_cube(
-    name: str, evidence: FamilyEvidence, resolved: Mapping[tuple[str, str], float], *, full: bool
+    name: str, evidence: FamilyCube, resolved: Mapping[tuple[str, str], float], *, full: bool
 ) -> None:
     """Models on clean images of seen classes and in both slices, the marginals, what can be told apart."""
     cube = evidence.cube
@@ -67,13 +54,13 @@ def show_cube(
         pairs = zip(cube["ssim"].values, cube["achieved_ssim"].values, strict=True)
         reached = ", ".join(f"{level:g}: {got:.4f}" for level, got in pairs)
         click.echo(f"{name}: mean SSIM reached at each level, {reached}")
-    shares = ", ".join(f"{label} {_percent(resolved[name, key])}" for key, label in _SLICE_NAMES.items())
+    shares = ", ".join(f"{label} {_percent(resolved[name, key])}" for key, label in SLICE_NAMES.items())
     click.echo(f"{name}: pairs of models further apart than the Monte-Carlo noise, {shares}")
     point = evidence.trade_off
     click.echo(
-        f"{name}: trade-off point at SSIM {point['ssim']:.3f}, zero-shot share {point['zero_shot']:.3f}, "
-        f"{short_count(point['model_size'])} weights; generalization bound "
-        f"{point['generalization_bound']:.3f}, diversity bound {point['diversity_bound']:.3f}"
+        f"{name}: trade-off point at SSIM {point.ssim:.3f}, zero-shot share {point.zero_shot:.3f}, "
+        f"{short_count(point.model_size)} weights; generalization bound "
+        f"{point.generalization_bound:.3f}, diversity bound {point.diversity_bound:.3f}"
     )
 
 
@@ -140,25 +127,10 @@ def _percent(share: float) -> str:
     return "none to compare" if np.isnan(share) else f"{100 * share:.0f} %"
 
 
-def short_count(count: float) -> str:
-    """203004 as 203k."""
-    for unit, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.3g}{unit}"
-    return f"{count:.0f}"
-
-
-def short_name(model: str) -> str:
-    """A backbone's name without its family: "mini-clip:rn4" as "rn4"."""
-    return model.rpartition(":")[2]
-
-
 # -- as JSON -----------------------------------------------------------------------------------------
 
 
-def cube_record(
-    name: str, evidence: FamilyEvidence, resolved: Mapping[tuple[str, str], float]
-) -> dict[str, Any]:
+def cube_record(name: str, evidence: FamilyCube, resolved: Mapping[tuple[str, str], float]) -> dict[str, Any]:
     """Everything a cube holds but its arrays over images; null where a class is not part of a cell."""
     cube = evidence.cube.drop_dims("image", errors="ignore")
     curves, both = marginals(cube), slices(cube)
@@ -176,11 +148,11 @@ def cube_record(
             axis: {key: _plain(curves[dim][key]) for key in STATISTICS}
             for dim, axis in zip(DIMS, AXES, strict=True)
         },
-        "slices": {key: {s: _plain(both[key][s]) for s in STATISTICS} for key in _SLICE_NAMES},
+        "slices": {key: {s: _plain(both[key][s]) for s in STATISTICS} for key in SLICE_NAMES},
         "resolved": {
-            key: None if np.isnan(resolved[name, key]) else resolved[name, key] for key in _SLICE_NAMES
+            key: None if np.isnan(resolved[name, key]) else resolved[name, key] for key in SLICE_NAMES
         },
-        "trade_off": evidence.trade_off,
+        "trade_off": evidence.trade_off.record(),
         "provenance": dict(cube.attrs),
     }
 
@@ -225,7 +197,7 @@ def check_export(path: Path) -> None:
         _need_openpyxl()
 
 
-def export_cubes(families: Mapping[str, FamilyEvidence], path: Path) -> list[Path]:
+def export_cubes(families: Mapping[str, FamilyCube], path: Path) -> list[Path]:
     """Write cubes and return the files: a workbook has a sheet per family.
 
     netCDF and CSV hold one cube each, so that `genbench tradeoff --cube` can read them back; of several
@@ -289,7 +261,7 @@ def _file_name(family: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in family)
 
 
-def write_figures(families: Mapping[str, FamilyEvidence], folder: Path) -> list[Path]:
+def write_figures(families: Mapping[str, FamilyCube], folder: Path) -> list[Path]:
     """Of every family: its marginals with the trade-off point, and heat maps of mean error and mean kappa."""
     from genbench.display.figures import write_png
     from genbench.testbed.cube_figures import heat_maps, marginal_figure

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from genbench.engine.cells import Cell
-from genbench.plugin.contract import BackboneRequest, DataRequest
+from genbench.plugin.offers import BackboneRequest, DataRequest
 from genbench.plugin.registry import load_registry
-from genbench.suites import TestbedSuite
+from genbench.suites.plan import CellForecast
+from genbench.testbed.suite import TestbedSuite
 
-__all__ = ["CellForecast", "Speed", "forecast_cells", "image_counts", "probe"]
+__all__ = ["Speed", "forecast_cells", "image_counts", "probe"]
 
 _PIXELS = 32 * 32 * 32
 """In a batch of the probe: 32 small images, or two large ones."""
@@ -45,33 +46,23 @@ class Speed:
     measured: bool
 
 
-@dataclass(frozen=True)
-class CellForecast:
-    """What one cell will take."""
-
-    seconds: float
-    forward_passes: int = 0
-    disk_bytes: int = 0
-    memory_bytes: int = 0
-
-
 def image_counts(suite: TestbedSuite) -> dict[str, int]:
     """Images of the seen and unseen classes' training sets and of the held-out set."""
     data = suite.data
-    entry, argument = load_registry().resolve("datasets", data["dataset"])
-    if entry.item.available(DataRequest(argument=argument, seed=data["seed"])).ready:
+    entry, argument = load_registry().resolve("datasets", data.dataset)
+    if entry.item.available(DataRequest(argument=argument, seed=data.seed)).ready:
         from genbench.testbed.images import load_data
 
-        loaded = load_data(data)  # which says so if there are too few classes
+        loaded = load_data(data.given())  # which says so if there are too few classes
         per_class = [
             _per_class(split.labels.numel(), len(loaded.class_names))
             for split in (loaded.train, loaded.heldout)
         ]
     else:
         per_class = list(_NOMINAL_COUNTS.get(entry.item.name, (100, 50)))
-    train = min(per_class[0], data.get("train_per_class") or per_class[0])
-    heldout = min(per_class[1], data.get("heldout_per_class") or per_class[1])
-    seen, unseen = int(data["seen"]), int(data["unseen"])
+    train = min(per_class[0], data.train_per_class or per_class[0])
+    heldout = min(per_class[1], data.heldout_per_class or per_class[1])
+    seen, unseen = data.seen, data.unseen
     return {"seen": train * seen, "unseen": train * unseen, "heldout": heldout * (seen + unseen)}
 
 
@@ -177,15 +168,15 @@ def _images(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mappin
 
 
 def _image_bytes(suite: TestbedSuite) -> int:
-    entry, _ = load_registry().resolve("datasets", suite.data["dataset"])
+    entry, _ = load_registry().resolve("datasets", suite.data.dataset)
     channels, height, width = entry.item.image_size or (3, 256, 256)
-    side = suite.data.get("image_side")
+    side = suite.data.image_side
     return int(channels * (side * side if side else height * width))
 
 
 def _noise(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:
-    levels, pixels = len(suite.testbed["ssim"]) - 1, counts["heldout"] * _image_bytes(suite)
-    fitting = _AUTOENCODER_SECONDS if suite.testbed["degradation"] == "autoencoder" else 5.0
+    levels, pixels = len(suite.testbed.ssim) - 1, counts["heldout"] * _image_bytes(suite)
+    fitting = _AUTOENCODER_SECONDS if suite.testbed.degradation == "autoencoder" else 5.0
     # Calibration degrades and compares every held-out image a few times at each level.
     return CellForecast(
         fitting + 3e-7 * pixels * levels, disk_bytes=pixels * (levels + 1), memory_bytes=3 * pixels
@@ -194,8 +185,8 @@ def _noise(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping
 
 def _adapted(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:
     assert speed is not None
-    epochs = suite.adapt["epochs"]
-    each = speed.forward if suite.adapt["method"] == "frozen" else speed.training
+    epochs = suite.adapt.epochs
+    each = speed.forward if suite.adapt.method == "frozen" else speed.training
     passes = counts["seen"] * epochs
     prepared = counts["seen"] * 3 * speed.side**2 * 4
     return CellForecast(1.0 + passes * each, passes, speed.weights * 2, prepared + speed.weights * 16 + 2**30)
@@ -217,13 +208,13 @@ def _evidence(
 ) -> CellForecast:
     assert speed is not None
     training = counts["seen"] + counts["unseen"]
-    classes = suite.data["seen"] + suite.data["unseen"]
-    levels = len(suite.testbed["ssim"]) * len(suite.testbed["zero_shot"])
+    classes = suite.data.seen + suite.data.unseen
+    levels = len(suite.testbed.ssim) * len(suite.testbed.zero_shot)
     work = training * classes * speed.feature_width
     return CellForecast(
         1.0 + _HEAD_SECONDS * work + 1e-8 * levels * counts["heldout"] * classes,
         disk_bytes=levels * counts["heldout"],
-        memory_bytes=(training + counts["heldout"] * len(suite.testbed["ssim"])) * speed.feature_width * 8,
+        memory_bytes=(training + counts["heldout"] * len(suite.testbed.ssim)) * speed.feature_width * 8,
     )
 
 

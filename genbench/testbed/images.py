@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from genbench.data.images import ImageData, ImageSplit
 from genbench.errors import UserError
 from genbench.keys import derive_seed
-from genbench.plugin.contract import DataRequest
+from genbench.plugin.offers import DataRequest
 from genbench.plugin.registry import load_registry
 
 __all__ = ["augment", "chosen_images", "load_data"]

@@ -2,71 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from genbench.engine.store import Store, read_manifest
 from genbench.keys import file_hash
-from genbench.packs.pack import Comparison, Pack, new_pack, packed
-from genbench.suites import TestbedSuite
+from genbench.packs.build import Comparison, Draft, packed
+from genbench.packs.pack import Pack
 from genbench.testbed.cube_steps import CUBE_FILE
+from genbench.testbed.manifest import TestbedManifest
 from genbench.testbed.plan import IMAGES, NOISE, TestbedPlan
 
-__all__ = ["CUBE_TOLERANCE", "build_pack", "compare"]
+__all__ = ["CUBE_TOLERANCE", "compare", "fill_pack"]
 
 CUBE_TOLERANCE = 1e-3
 """How far any statistic of a cube may move on another machine."""
 
 
-def build_pack(
-    suite: TestbedSuite,
-    plan: TestbedPlan,
-    store: Store,
-    target: Path,
-    provenance: Mapping[str, Any],
-    version: int = 1,
-) -> None:
-    """Write the networks and cubes of a finished from-scratch run as a pack; `target` appears whole.
+def fill_pack(draft: Draft, plan: TestbedPlan, store: Store) -> None:
+    """Write the networks and cubes of a finished from-scratch run.
 
     <backbone>.final.safetensors    adapted weights, fp16
     <backbone>.trace.safetensors    what adaptation recorded
     <family>.cube.nc                the cube
     """
-    with new_pack(target, suite, version, provenance) as draft:
-        noise = next(cell for cell in plan.steps if cell.step == NOISE)
-        heldout = next(c for c in plan.steps if c.step == IMAGES and c.inputs["part"] == "heldout")
-        draft.manifest.update(
-            {
-                "networks": {
-                    subject.label: packed(
-                        store.folder(subject.network.key), draft.folder, subject.label, ("final", "trace")
-                    )
-                    for subject in plan.subjects
-                },
-                "cubes": {
-                    name: packed(store.folder(family.cube.key), draft.folder, name, ("cube",))
-                    for name, family in plan.families.items()
-                },
-                "data_hash": read_manifest(store.folder(heldout.key))["result"]["data_hash"],
-                "noise": read_manifest(store.folder(noise.key))["result"]["recipe"],
-            }
-        )
+    noise = next(cell for cell in plan.steps if cell.step == NOISE)
+    heldout = next(c for c in plan.steps if c.step == IMAGES and c.inputs["part"] == "heldout")
+    draft.parts.update(
+        {
+            "networks": {
+                subject.label: packed(
+                    store.folder(subject.network.key), draft.folder, subject.label, ("final", "trace")
+                )
+                for subject in plan.networks
+            },
+            "cubes": {
+                name: packed(store.folder(family.cube.key), draft.folder, name, ("cube",))
+                for name, family in plan.families.items()
+            },
+            "data_hash": read_manifest(store.folder(heldout.key))["result"]["data_hash"],
+            "noise": read_manifest(store.folder(noise.key))["result"]["recipe"],
+        }
+    )
 
 
 def compare(pack: Pack, plan: TestbedPlan, store: Store) -> list[Comparison]:
     """Every network and cube of `pack` against those of a finished from-scratch run."""
-    found = []
-    for subject in plan.subjects:
-        entry = pack.manifest["networks"][subject.label]["files"]["final.safetensors"]
+    found, shipped = [], pack.read_as(TestbedManifest)
+    for subject in plan.networks:
+        entry = shipped.networks[subject.label].files["final.safetensors"]
         rebuilt = store.folder(subject.network.key) / "final.safetensors"
-        found.append(_compared_networks(subject.label, pack.folder / entry["file"], rebuilt))
+        found.append(_compared_networks(subject.label, pack.folder / entry.file, rebuilt))
     for name, family in plan.families.items():
-        entry = pack.manifest["cubes"][name]["files"][CUBE_FILE]
+        entry = shipped.cubes[name].files[CUBE_FILE]
         rebuilt = store.folder(family.cube.key) / CUBE_FILE
-        found.append(_compared_cubes(name, pack.folder / entry["file"], rebuilt))
+        found.append(_compared_cubes(name, pack.folder / entry.file, rebuilt))
     return found
 
 

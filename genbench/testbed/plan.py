@@ -17,9 +17,11 @@ from pathlib import Path
 from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.keys import derive_seed, file_hash
 from genbench.packs.pack import Pack, unpacked_cell
-from genbench.plugin.contract import Availability, BackboneRequest, DataRequest
+from genbench.plugin.offers import Availability, BackboneRequest, DataRequest
 from genbench.plugin.registry import load_registry
-from genbench.suites import TestbedSuite
+from genbench.suites.plan import EvidencePlan
+from genbench.testbed.manifest import TestbedManifest
+from genbench.testbed.suite import TestbedSuite
 
 __all__ = ["Family", "TestbedPlan", "plan_testbed"]
 
@@ -27,7 +29,7 @@ IMAGES = Step("images", "genbench.testbed.steps:images", "choose images")
 NOISE = Step("noise", "genbench.testbed.steps:degraded_images", "degrade images")
 ADAPTED = Step("adapted", "genbench.testbed.steps:adapted_network", "adapt backbone")
 FEATURES = Step("features", "genbench.testbed.steps:features", "extract features")
-JUDGED = Step("testbed_evidence", "genbench.testbed.steps:evidence", "fit heads, judge")
+JUDGED = Step("testbed_evidence", "genbench.testbed.steps:judge_backbone", "fit heads, judge")
 CUBE = Step("cube", "genbench.testbed.cube_steps:cube", "make cube")
 TRADE_OFF = Step("tradeoff", "genbench.testbed.cube_steps:trade_off_point", "trade-off point", seconds=2.0)
 
@@ -47,34 +49,27 @@ class Family:
     tradeoff: Cell
 
 
-@dataclass(frozen=True)
-class TestbedPlan:
-    """All cells of a suite but the readings."""
+@dataclass(frozen=True, kw_only=True)
+class TestbedPlan(EvidencePlan):
+    """Measures see the training images of the seen classes alone."""
 
     __test__ = False  # not a test, whatever pytest makes of its name
 
-    training_data: Cell
-    """Training images of the seen classes: the only images that measures see."""
-    subjects: list[NetworkCells]
     families: dict[str, Family]
     steps: list[Cell]
     """What lies between images and cubes; empty with a pack."""
-    pack: Pack | None = None
     loader: str = "genbench.testbed.steps:load_subject"
-
-    missing: tuple[str, ...] = ()
-    """What is not on this machine, and what to do about it; a plan can be made without it, not run."""
 
     def cells(self) -> list[Cell]:
         """Parents before children."""
         ends = [cell for family in self.families.values() for cell in (family.cube, family.tradeoff)]
-        networks = [subject.network for subject in self.subjects]
+        networks = [subject.network for subject in self.networks]
         return list({cell.key: cell for cell in [self.training_data, *networks, *self.steps, *ends]}.values())
 
     def with_all_kept(self) -> TestbedPlan:
         """The same plan, with the networks in the store at its end, as a pack needs them."""
-        kept = [replace(one, network=replace(one.network, on_demand=False)) for one in self.subjects]
-        return replace(self, subjects=kept)
+        kept = [replace(one, network=replace(one.network, on_demand=False)) for one in self.networks]
+        return replace(self, networks=kept)
 
 
 def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
@@ -85,13 +80,13 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
     networks = {name: _network(suite, name, images["seen"]) for name in suite.backbones}
     noise = make_cell(
         NOISE,
-        f"degrade images by {suite.testbed['degradation']}",
+        f"degrade images by {suite.testbed.degradation}",
         {
             "step": _VERSION,
-            "degradation": suite.testbed["degradation"],
-            "version": load_registry().get("degradations", suite.testbed["degradation"]).item.version,
-            "levels": suite.testbed["ssim"],
-            "seed": derive_seed("noise", suite.data["seed"]),
+            "degradation": suite.testbed.degradation,
+            "version": load_registry().get("degradations", suite.testbed.degradation).item.version,
+            "levels": suite.testbed.ssim,
+            "seed": derive_seed("noise", suite.data.seed),
         },
         images,
         on_demand=True,
@@ -113,24 +108,30 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
                 "quick": suite.quick,
                 "family": family,
                 "backbones": members,
-                "seen": suite.data["seen"],
-                "zero_shot": suite.testbed["zero_shot"],
-                "ssim": suite.testbed["ssim"],
-                "dataset": suite.data["dataset"],
-                "settings": suite.evidence(),
+                "seen": suite.data.seen,
+                "zero_shot": suite.testbed.zero_shot,
+                "ssim": suite.testbed.ssim,
+                "dataset": suite.data.dataset,
+                "settings": suite.content(),
             },
             {**{name: evidence[name] for name in members}, "heldout": images["heldout"], "noise": noise},
         )
         families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
     subjects = [_subject(name, networks[name]) for name in suite.backbones]
-    return TestbedPlan(images["seen"], subjects, families, steps, missing=tuple(_missing(suite)))
+    return TestbedPlan(
+        training_data=images["seen"],
+        networks=subjects,
+        families=families,
+        steps=steps,
+        missing=tuple(_missing(suite)),
+    )
 
 
 def _missing(suite: TestbedSuite) -> Iterator[str]:
-    entry, argument = load_registry().resolve("datasets", suite.data["dataset"])
-    found = entry.item.available(DataRequest(argument=argument, seed=suite.data["seed"]))
+    entry, argument = load_registry().resolve("datasets", suite.data.dataset)
+    found = entry.item.available(DataRequest(argument=argument, seed=suite.data.seed))
     if not found.ready:
-        yield f"data set {suite.data['dataset']}: {found.detail}"
+        yield f"data set {suite.data.dataset}: {found.detail}"
     for name in suite.backbones:
         entry, argument = load_registry().resolve("backbones", name)
         found = entry.item.available(BackboneRequest(argument=argument))
@@ -145,17 +146,17 @@ def _subject(name: str, network: Cell) -> NetworkCells:
 
 def _image_cells(suite: TestbedSuite) -> dict[str, Cell]:
     data = suite.data
-    entry, argument = load_registry().resolve("datasets", data["dataset"])
-    available = entry.item.available(DataRequest(argument=argument, seed=data["seed"]))
+    entry, argument = load_registry().resolve("datasets", data.dataset)
+    available = entry.item.available(DataRequest(argument=argument, seed=data.seed))
     common = {
         "step": _VERSION,
-        "dataset": data["dataset"],
+        "dataset": data.dataset,
         "dataset_version": entry.item.version,
         "content": _fingerprint(available),
-        "seen": data["seen"],
-        "unseen": data["unseen"],
-        "seed": data["seed"],
-        "image_side": data.get("image_side"),
+        "seen": data.seen,
+        "unseen": data.unseen,
+        "seed": data.seed,
+        "image_side": data.image_side,
         # The first key of all: what a suite's quick subset computes is never taken for the full suite's.
         "quick": suite.quick,
     }
@@ -165,17 +166,17 @@ def _image_cells(suite: TestbedSuite) -> dict[str, Cell]:
         ("unseen", "training images, unseen classes"),
         ("heldout", "held-out images"),
     ):
-        per_class = data.get("heldout_per_class" if part == "heldout" else "train_per_class")
-        augmented = part != "seen" and data["augment_unseen"]
+        per_class = data.heldout_per_class if part == "heldout" else data.train_per_class
+        augmented = part != "seen" and data.augment_unseen
         inputs = {**common, "part": part, "per_class": per_class, "augment_unseen": augmented}
-        cells[part] = make_cell(IMAGES, f"{what} of {data['dataset']}", inputs, on_demand=True)
+        cells[part] = make_cell(IMAGES, f"{what} of {data.dataset}", inputs, on_demand=True)
     return cells
 
 
 def _network(suite: TestbedSuite, name: str, training: Cell) -> Cell:
     entry, argument = load_registry().resolve("backbones", name)
     available = entry.item.available(BackboneRequest(argument=argument))
-    settings = dict(suite.adapt)
+    settings = suite.adapt.given()
     return make_cell(
         ADAPTED,
         f"adapt {name}",
@@ -184,7 +185,7 @@ def _network(suite: TestbedSuite, name: str, training: Cell) -> Cell:
             "backbone": name,
             "backbone_version": entry.item.version,
             "content": _fingerprint(available),
-            "classes": suite.data["seen"],
+            "classes": suite.data.seen,
             **settings,
             "seed": derive_seed("order", settings["seed"]),
             "head_seed": derive_seed("head", settings["seed"]),
@@ -209,7 +210,7 @@ def _evidence(
             on_demand=True,
         )
     }
-    for level in suite.testbed["ssim"]:
+    for level in suite.testbed.ssim:
         parents[f"features {level:g}"] = make_cell(
             FEATURES,
             f"features of {name} at SSIM {level:g}",
@@ -219,13 +220,13 @@ def _evidence(
         )
     features = list(parents.values())
     settings = {
-        key: suite.testbed[key]
+        key: getattr(suite.testbed, key)
         for key in ("zero_shot", "unseen_head", "prototype_images", "penalty", "kappa_threshold")
     }
     judged = make_cell(
         JUDGED,
         f"heads and evidence of {name}",
-        {**about, "seen": suite.data["seen"], "levels": suite.testbed["ssim"], **settings},
+        {**about, "seen": suite.data.seen, "levels": suite.testbed.ssim, **settings},
         {**parents, "network": network, "heldout": images["heldout"], **training},
         on_demand=True,
     )
@@ -238,7 +239,7 @@ def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cel
         f"trade-off point of {family}",
         {
             "step": _VERSION,
-            "kappa": suite.testbed["kappa"],
+            "kappa": suite.testbed.kappa,
             "scales": "normalised",
             "weights": [1.0, 1.0, 1.0],
             # A pack's cube may hold more models than were asked for.
@@ -249,14 +250,16 @@ def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cel
 
 
 def _from_pack(suite: TestbedSuite, pack: Pack, training: Cell) -> TestbedPlan:
-    entries = pack.manifest["networks"]
-    networks = {name: unpacked_cell(pack, name, entries[name], on_demand=True) for name in suite.backbones}
+    shipped = pack.read_as(TestbedManifest)
+    networks = {
+        name: unpacked_cell(pack, name, shipped.networks[name], on_demand=True) for name in suite.backbones
+    }
     families = {}
     for family, members in suite.families().items():
-        cube = unpacked_cell(pack, family, pack.manifest["cubes"][family])
+        cube = unpacked_cell(pack, family, shipped.cubes[family])
         families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
     subjects = [_subject(name, networks[name]) for name in suite.backbones]
-    return TestbedPlan(training, subjects, families, [], pack)
+    return TestbedPlan(training_data=training, networks=subjects, families=families, steps=[], pack=pack)
 
 
 def _fingerprint(available: Availability) -> str:

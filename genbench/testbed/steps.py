@@ -19,7 +19,7 @@ from torch import Tensor
 from genbench.data.images import TensorImages
 from genbench.engine.store import read_manifest
 from genbench.errors import UserError
-from genbench.plugin.contract import BackboneRequest, DegradationTask
+from genbench.plugin.offers import BackboneRequest, DegradationTask
 from genbench.plugin.registry import load_registry
 from genbench.subject.subject import TrainedNetwork
 from genbench.testbed.adaptation import AdaptationRecipe, AdaptedNetwork, adapt, read_state, rounded_state
@@ -32,9 +32,9 @@ from genbench.zoo.loaded import LoadedBackbone
 __all__ = [
     "adapted_network",
     "degraded_images",
-    "evidence",
     "features",
     "images",
+    "judge_backbone",
     "load_subject",
     "warm",
 ]
@@ -151,7 +151,7 @@ def features(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) 
     return {"images": len(pixels)}
 
 
-def evidence(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def judge_backbone(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """What one adapted backbone did in every cell of its family's cube."""
     with safe_open(parents["heldout"] / "images.safetensors", "pt") as file:
         heldout_labels = file.get_tensor("labels")

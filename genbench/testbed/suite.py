@@ -3,80 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+from msgspec.structs import replace
 
 from genbench.errors import UserError
 from genbench.plugin.registry import load_registry
-from genbench.suites.fields import (
-    FLAG,
-    NOT_NEGATIVE,
-    POSITIVE,
-    TEXT,
-    check_table,
-    choice,
-    distinct,
-    integer,
-    known_keys,
-    number,
-    optional,
-    table,
-)
+from genbench.suites import fields
 from genbench.suites.suite import Suite
 
-__all__ = ["TestbedSuite", "read_testbed"]
+__all__ = ["AdaptTable", "DataTable", "TestbedSuite", "TestbedTable", "read_testbed"]
 
-_FRACTION = number("a number from 0 to 1", lambda v: 0 < v <= 1)
-_DATA = {
-    "dataset": TEXT,
-    "seen": integer(2),
-    "unseen": integer(0),
-    "seed": integer(0),
-    "augment_unseen": FLAG,
-    "train_per_class": optional(integer(1)),
-    "heldout_per_class": optional(integer(1)),
-    "image_side": optional(integer(11)),
-}
-_TESTBED = {
-    "backbones": distinct(TEXT, "the name of a backbone"),
-    "zero_shot": distinct(integer(0), "a number of unseen classes"),
-    "ssim": distinct(_FRACTION, "an SSIM above 0 and at most 1"),
-    "degradation": TEXT,
-    "unseen_head": choice("probe", "text", "prototype"),
-    "prototype_images": optional(integer(1)),
-    "penalty": POSITIVE,
-    "kappa": choice("conflict", "cohen"),
-    "kappa_threshold": number("a probability between 0 and 1", lambda v: 0 < v < 1),
-}
-_ADAPT = {
-    "method": choice("finetune", "frozen"),
-    "epochs": integer(1),
-    "batch_size": integer(2),
-    "learning_rate": POSITIVE,
-    "head_learning_rate": POSITIVE,
-    "weight_decay": NOT_NEGATIVE,
-    "stop_loss": NOT_NEGATIVE,
-    "patience": integer(1),
-    "seed": integer(0),
-}
-_PROTOTYPE_IMAGES = 5
+_level = Meta(gt=0, le=1)
+Level = Annotated[int, _level] | Annotated[float, _level]
 
 
-@dataclass(frozen=True)
+class DataTable(fields.Table, frozen=True):
+    """Classes and images."""
+
+    dataset: fields.Text
+    seen: Annotated[int, fields.integer(2)]
+    unseen: fields.Whole
+    seed: fields.Whole
+    augment_unseen: fields.Flag
+    train_per_class: fields.Count | None = None
+    heldout_per_class: fields.Count | None = None
+    image_side: Annotated[int, fields.integer(11)] | None = None
+
+
+class TestbedTable(fields.Table, frozen=True):
+    """The axes of the cubes, and how their cells are judged."""
+
+    __test__ = False  # not a test, whatever pytest makes of its name
+
+    backbones: Annotated[list[fields.Text], fields.distinct("the name of a backbone")]
+    zero_shot: Annotated[list[fields.Whole], fields.distinct("a number of unseen classes")]
+    ssim: Annotated[list[Level], fields.distinct("an SSIM above 0 and at most 1")]
+    degradation: fields.Text
+    unseen_head: Literal["probe", "text", "prototype"]
+    penalty: fields.Positive
+    kappa: Literal["conflict", "cohen"]
+    kappa_threshold: Annotated[float, Meta(gt=0, lt=1, description="a probability between 0 and 1")]
+    prototype_images: fields.Count = 5
+
+
+class AdaptTable(fields.Table, frozen=True):
+    """How backbones are adapted to the seen classes."""
+
+    method: Literal["finetune", "frozen"]
+    epochs: fields.Count
+    batch_size: Annotated[int, fields.integer(2)]
+    learning_rate: fields.Positive
+    head_learning_rate: fields.Positive
+    weight_decay: fields.NotNegative
+    stop_loss: fields.NotNegative
+    patience: fields.Count
+    seed: fields.Whole
+
+
+@dataclass(frozen=True, kw_only=True)
 class TestbedSuite(Suite):
     """Backbones adapted to the seen classes and tested on more classes and on worse images."""
 
     __test__ = False  # not a test, whatever pytest makes of its name
+    kind = "testbed"
 
-    data: Mapping[str, Any] = field(default_factory=dict)
-    testbed: Mapping[str, Any] = field(default_factory=dict)
-    adapt: Mapping[str, Any] = field(default_factory=dict)
+    data: DataTable
+    testbed: TestbedTable
+    adapt: AdaptTable
 
     @property
     def backbones(self) -> list[str]:
         """Names of the backbones."""
-        return list(self.testbed["backbones"])
+        return list(self.testbed.backbones)
 
     @property
     def networks(self) -> int:
@@ -91,39 +93,33 @@ class TestbedSuite(Suite):
             families.setdefault(entry.item.family, []).append(name)
         return families
 
-    def evidence(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Everything that determines networks and cubes.
 
         Which kappa the six statistics summarise is not in it: cubes hold both, per class.
         """
-        testbed = {key: value for key, value in self.testbed.items() if key != "kappa"}
-        return {"data": dict(self.data), "testbed": testbed, "adapt": dict(self.adapt)}
+        testbed = {key: value for key, value in self.testbed.given().items() if key != "kappa"}
+        return {"data": self.data.given(), "testbed": testbed, "adapt": self.adapt.given()}
 
 
 def read_testbed(path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> TestbedSuite:
     """Check the tables [data], [testbed] and [adapt]."""
-    tables = {}
-    for name, fields in (("data", _DATA), ("testbed", _TESTBED), ("adapt", _ADAPT)):
-        tables[name] = table(path, content, name)
-        known_keys(path, name, tables[name], fields)
-        check_table(path, name, tables[name], fields)
-    testbed = {"prototype_images": _PROTOTYPE_IMAGES, **tables["testbed"]}
-    levels, unseen = testbed["zero_shot"], tables["data"]["unseen"]
-    if max(levels) > unseen:
+    data, adapt = DataTable.read(path, content, "data"), AdaptTable.read(path, content, "adapt")
+    testbed = TestbedTable.read(path, content, "testbed")
+    if (most := max(testbed.zero_shot)) > data.unseen:
         raise UserError(
-            f"{path}: testbed.zero_shot asks for {max(levels)} unseen classes, but data.unseen = {unseen}"
+            f"{path}: testbed.zero_shot asks for {most} unseen classes, but data.unseen = {data.unseen}"
         )
     # Where the two slices of the practical sign-error lie.
-    if 0 not in levels or 1.0 not in testbed["ssim"]:
+    if 0 not in testbed.zero_shot or 1.0 not in testbed.ssim:
         raise UserError(
             f"{path}: testbed.zero_shot must contain 0 and testbed.ssim must contain 1.0, the clean level"
         )
-    testbed["zero_shot"] = sorted(levels)
-    testbed["ssim"] = sorted(map(float, testbed["ssim"]))
-    load_registry().get("degradations", testbed["degradation"])
-    suite = TestbedSuite(**common, data=tables["data"], testbed=testbed, adapt=tables["adapt"])
+    load_registry().get("degradations", testbed.degradation)
+    ordered = replace(testbed, zero_shot=sorted(testbed.zero_shot), ssim=sorted(map(float, testbed.ssim)))
+    suite = TestbedSuite(**common, data=data, testbed=ordered, adapt=adapt)
     for family in suite.families():
-        if testbed["unseen_head"] == "text" and "clip" not in family:
+        if testbed.unseen_head == "text" and "clip" not in family:
             raise UserError(
                 f"{path}: testbed.unseen_head = 'text' needs a text tower, which {family} does not have; "
                 "use 'probe' or 'prototype', or CLIP backbones"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,16 +19,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from genbench.errors import UserError
 from genbench.testbed.cube import AXES, DIMS, STATISTICS, check_cube, marginals
+from genbench.testbed.tradeoff_point import TOLERANCE, TradeOff, relative_gap
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["SCALES", "TOLERANCE", "TradeOff", "trade_off"]
+__all__ = ["SCALES", "TradeOff", "trade_off"]
 
 SCALES = ("normalised", "squared", "released")
-
-TOLERANCE = 1e-3
-"""Largest certified gap to the brute-force scan, as a share of the objective."""
 
 # Intervals of a whole axis, and the fewest of one box. The scan that certifies is finer than the one that
 # chooses boxes and shares few of its points.
@@ -44,50 +42,6 @@ _SECONDS = 20  # after which GEKKO's binary counts as hanging
 _SOLVER_SAYS = "@error"  # in what GEKKO raises if its binary ran and reports a failure
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class TradeOff:
-    """The trade-off point of a cube, and how far it can be trusted."""
-
-    scales: str
-    weights: tuple[float, float, float]
-    """(l1, l2, l3), of zero-shot, SSIM and model size."""
-    ssim: float
-    """SSIM lower bound: how degraded images may be."""
-    zero_shot: float
-    """Zero-shot upper bound: the share of unseen classes that is bearable."""
-    model_size: float
-    """Weight count."""
-    generalization_bound: float
-    """Mean of `generalization`."""
-    diversity_bound: float
-    """Mean of `diversity`."""
-    generalization: dict[str, float]
-    """M of error read from the marginal along each axis (Eq. 5) at the point."""
-    diversity: dict[str, float]
-    """M of kappa read from the marginal along each axis at the point."""
-    objective: float
-    scanned: float
-    """The least objective on the brute-force scan."""
-    scanned_points: int
-    solver: str
-    reason: str
-    """Why the solver is not GEKKO; empty if it is."""
-
-    @property
-    def gap(self) -> float:
-        """How far the objective lies above the scan's best, as a share of itself; negative if below."""
-        return _gap(self.objective, self.scanned)
-
-    @property
-    def certified(self) -> bool:
-        """Whether the gap is within `TOLERANCE`."""
-        return self.gap <= TOLERANCE
-
-    def record(self) -> dict[str, Any]:
-        """As a JSON document."""
-        return {**asdict(self), "gap": self.gap, "certified": self.certified}
 
 
 def trade_off(
@@ -124,7 +78,7 @@ def trade_off(
     if not points:
         verdict = "GEKKO found no solution" if _SOLVER_SAYS in failure else "GEKKO cannot run here"
         reason = f"{verdict} ({failure})"
-    elif (gap := _gap(min(map(objective.at, points)), scanned)) > TOLERANCE:
+    elif (gap := relative_gap(min(map(objective.at, points)), scanned)) > TOLERANCE:
         reason = f"GEKKO ended above the brute-force scan by {gap:.1g} of the objective"
     if reason:
         solver = "SciPy L-BFGS-B"
@@ -159,11 +113,6 @@ def trade_off(
         solver=solver,
         reason=reason,
     )
-
-
-def _gap(objective: float, scanned: float) -> float:
-    # The floor only matters where kappas below 0 bring the objective to 0.
-    return (objective - scanned) / max(abs(objective), 1e-6)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from genbench.keys import file_hash
-from genbench.plugin.contract import Availability, Backbone, BackboneRequest
+from genbench.plugin.offers import Availability, Backbone, BackboneRequest
 from genbench.zoo.weights import (
     WeightSource,
     download_from_hub,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genbench.keys import file_hash
-from genbench.plugin.contract import Availability, Backbone, BackboneRequest
+from genbench.plugin.offers import Availability, Backbone, BackboneRequest
 from genbench.zoo.weights import (
     WeightSource,
     download_checkpoint,
@@ -23,9 +23,10 @@ from genbench.zoo.weights import (
 )
 
 if TYPE_CHECKING:
+    from genbench.zoo.features import Preprocess
     from genbench.zoo.loaded import LoadedBackbone
 
-__all__ = ["BACKBONES", "build"]
+__all__ = ["BACKBONES", "build", "with_weights"]
 
 
 @dataclass(frozen=True)
@@ -87,25 +88,32 @@ def _source(size: _Size) -> WeightSource:
     )
 
 
-def _load(size: _Size, request: BackboneRequest) -> LoadedBackbone:
+def with_weights(network: Any, path: Path, about: Backbone, preprocess: Preprocess) -> LoadedBackbone:
+    """`network`, of this library or the lite one, with the weights in `path` and without its classifier."""
     from torch import nn
 
-    from genbench.zoo.features import Preprocess
     from genbench.zoo.loaded import LoadedBackbone
 
-    path = _source(size).obtain(request)
-    network = build(size.name)
-    fit_state(network, read_state(path), path, f"efficientnet:{size.name}")
+    fit_state(network, read_state(path), path, about.name)
     weight_count = published_size(network)
     network._fc = nn.Identity()
+    assert about.feature_width is not None
     return LoadedBackbone(
-        name=f"efficientnet:{size.name}",
+        name=about.name,
         module=network.eval(),
-        preprocess=Preprocess(size.image_size, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
-        feature_width=size.feature_width,
+        preprocess=preprocess,
+        feature_width=about.feature_width,
         weight_count=weight_count,
         weights_hash=file_hash(path),
     )
+
+
+def _load(size: _Size, request: BackboneRequest) -> LoadedBackbone:
+    from genbench.zoo.features import Preprocess
+
+    path = _source(size).obtain(request)
+    preprocess = Preprocess(size.image_size, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+    return with_weights(build(size.name), path, _backbone(size), preprocess)
 
 
 def _available(size: _Size, request: BackboneRequest) -> Availability:

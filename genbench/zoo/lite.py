@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genbench.keys import file_hash
-from genbench.plugin.contract import Availability, Backbone, BackboneRequest
-from genbench.zoo.weights import WeightSource, fit_state, published_size, read_state
+from genbench.plugin.offers import Availability, Backbone, BackboneRequest
+from genbench.zoo.efficientnet import with_weights
+from genbench.zoo.weights import WeightSource
 
 if TYPE_CHECKING:
     from genbench.zoo.loaded import LoadedBackbone
@@ -66,25 +66,12 @@ def _source(size: _Size) -> WeightSource:
 
 
 def _load(size: _Size, request: BackboneRequest) -> LoadedBackbone:
-    from torch import nn
-
     from genbench.zoo.features import Preprocess
-    from genbench.zoo.loaded import LoadedBackbone
 
     path = _source(size).obtain(request)
-    network = build(size.name)
-    fit_state(network, read_state(path), path, f"lite:{size.name}")
-    weight_count = published_size(network)
-    network._fc = nn.Identity()
-    return LoadedBackbone(
-        name=f"lite:{size.name}",
-        module=network.eval(),
-        # Lite networks were trained on (value - 127) / 128, not with ImageNet's mean and deviation.
-        preprocess=Preprocess(size.image_size, mean=(0.498,) * 3, std=(0.502,) * 3),
-        feature_width=1280,
-        weight_count=weight_count,
-        weights_hash=file_hash(path),
-    )
+    # Lite networks were trained on (value - 127) / 128, not with ImageNet's mean and deviation.
+    preprocess = Preprocess(size.image_size, mean=(0.498,) * 3, std=(0.502,) * 3)
+    return with_weights(build(size.name), path, _backbone(size), preprocess)
 
 
 def _available(size: _Size, request: BackboneRequest) -> Availability:

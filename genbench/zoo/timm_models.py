@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from genbench.errors import UserError
 from genbench.keys import file_hash
-from genbench.plugin.contract import Availability, Backbone, BackboneRequest
+from genbench.plugin.offers import Availability, Backbone, BackboneRequest
 from genbench.zoo.weights import (
     WeightSource,
     download_checkpoint,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genbench.errors import UserError
-from genbench.plugin.contract import Availability, BackboneRequest
+from genbench.plugin.offers import Availability, BackboneRequest
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

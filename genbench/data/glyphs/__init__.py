@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genbench.errors import UserError
-from genbench.plugin.contract import Availability, DataRequest, Dataset
+from genbench.plugin.offers import Availability, DataRequest, Dataset
 
 if TYPE_CHECKING:
     from genbench.data.images import ImageData

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from genbench.plugin.contract import Degradation, DegradationTask, Dial
+from genbench.plugin.offers import Degradation, DegradationTask, Dial
 
 __all__ = ["DEFAULT", "DEGRADATIONS"]
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from genbench.keys import derive_seed
-from genbench.plugin.contract import DegradationTask, Dial
+from genbench.plugin.offers import DegradationTask, Dial
 from genbench.testbed.degradations.networks import in_fixed_batches, one_thread, remembering, seeded, train
 from genbench.testbed.degradations.randomness import normal_noise
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from genbench.plugin.contract import DegradationTask, Dial
+from genbench.plugin.offers import DegradationTask, Dial
 
 __all__ = ["fit"]
 

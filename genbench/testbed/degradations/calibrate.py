@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from genbench.errors import ContractError, UserError
-from genbench.plugin.contract import Dial
+from genbench.plugin.offers import Dial
 from genbench.testbed.ssim import WINDOW, ssim
 
 __all__ = ["BAR", "Calibrated", "ImageSource", "calibrate", "degrade"]

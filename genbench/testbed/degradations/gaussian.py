@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from genbench.keys import derive_seed
-from genbench.plugin.contract import DegradationTask, Dial
+from genbench.plugin.offers import DegradationTask, Dial
 from genbench.testbed.degradations.randomness import normal_noise
 
 __all__ = ["fit"]

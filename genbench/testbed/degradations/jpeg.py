@@ -16,7 +16,7 @@ from torch import Tensor
 
 from genbench.errors import UserError
 from genbench.keys import derive_seed
-from genbench.plugin.contract import DegradationTask, Dial
+from genbench.plugin.offers import DegradationTask, Dial
 from genbench.testbed.degradations.randomness import even_shares
 
 __all__ = ["fit"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from genbench.plugin.contract import Backbone, BackboneRequest
+from genbench.plugin.offers import Backbone, BackboneRequest
 from genbench.zoo.mini.files import available
 from genbench.zoo.mini.sizes import CLIP_SIZES, EFFICIENTNET_SIZES, IMAGE_SIZE, ClipSize, EfficientNetSize
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from genbench.plugin.contract import Availability, BackboneRequest
+from genbench.plugin.offers import Availability, BackboneRequest
 
 __all__ = ["FOLDER", "REBUILD", "available", "find_files"]
 

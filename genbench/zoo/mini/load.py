@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from genbench.errors import UserError
-from genbench.plugin.contract import BackboneRequest
+from genbench.plugin.offers import BackboneRequest
 from genbench.zoo.loaded import LoadedBackbone
 from genbench.zoo.mini.architecture import MiniEfficientNet, build_clip
 from genbench.zoo.mini.files import REBUILD, find_files

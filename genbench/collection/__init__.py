@@ -1,0 +1,1 @@
+"""Collections of a researcher's own trained networks, with what is known of them in a table."""

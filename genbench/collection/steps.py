@@ -1,0 +1,144 @@
+"""The cells of a collection: its training data, and each network with its weights in one form."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from genbench.collection.training_data import given_images, prepared_images
+from genbench.collection.user_code import UserFunction, call, users_code, write_code
+from genbench.collection.weight_files import load_weights, read_weights
+from genbench.engine.store import read_manifest
+from genbench.errors import UserError, described, one_line
+from genbench.keys import file_hash
+from genbench.subject.subject import TrainedNetwork
+
+__all__ = ["load_network", "take_network", "training_data"]
+
+_DATA = "training.safetensors"
+_FINAL = "final.safetensors"
+_INITIAL = "initial.safetensors"
+_CODE = "code.zip"
+_TRIED = 512
+"""Training examples on which a network is tried out."""
+
+
+def training_data(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+    """Store the training set as the networks take it."""
+    how = inputs["how"]
+    if "function" in how:
+        images, labels = given_images(_unchanged(UserFunction(**how["function"]), inputs["code"]))
+    else:
+        images, labels = prepared_images(how["dataset"], inputs["data"])
+    save_file({"images": images.contiguous(), "labels": labels.contiguous()}, out / _DATA)
+    return {"size": len(labels), "shape": list(images.shape[1:])}
+
+
+def take_network(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+    """Build a network, give it its weights, try it, and store all that a reading needs to have it again."""
+    how, name = inputs["how"], inputs["network"]
+    builder = _unchanged(UserFunction(**how["builder"]), inputs["code"])
+    if not builder.module:
+        write_code(builder, out / _CODE)
+    final = _weighted(builder, inputs, out, "weights")
+    _save(final, out / _FINAL)
+    if how["initial"] is not None:
+        _save(_weighted(builder, inputs, out, "initial"), out / _INITIAL)
+    return {
+        "hyperparameters": inputs["hyperparameters"],
+        "builder": builder.spec,
+        "parameters": sum(p.numel() for p in final.parameters() if p.requires_grad),
+        **_tried(final, name, builder.spec, parents["training"]),
+    }
+
+
+def load_network(name: str, network: Path, training: Path) -> TrainedNetwork:
+    """The originals of a subject, from its own cell and the training data."""
+    result = read_manifest(network)["result"]
+
+    def model(file: str) -> nn.Module:
+        built = _built(result["builder"], network, result["hyperparameters"], name)
+        # Copied out of the mapped file, whose alignment could change which vector kernels run.
+        built.load_state_dict({key: value.clone() for key, value in load_file(network / file).items()})
+        return built.eval()
+
+    data = load_file(training / _DATA)
+    return TrainedNetwork(
+        name=name,
+        model=model(_FINAL),
+        initial_model=model(_INITIAL) if (network / _INITIAL).is_file() else None,
+        inputs=data["images"].clone(),
+        labels=data["labels"].clone(),
+        classes=result["classes"],
+        hyperparameters=result["hyperparameters"],
+    )
+
+
+def _unchanged(function: UserFunction, planned: str) -> UserFunction:
+    if function.content() != planned:
+        raise UserError(f"{function.file} was changed while genbench ran; run the same command again")
+    return function
+
+
+def _weighted(builder: UserFunction, inputs: Mapping[str, Any], cell: Path, which: str) -> nn.Module:
+    name, file = inputs["network"], Path(inputs["how"][which])
+    if file_hash(file) != inputs[which]:
+        raise UserError(f"{file} was changed while genbench ran; run the same command again")
+    model = _built(builder.spec, cell, inputs["hyperparameters"], name)
+    load_weights(model, read_weights(file, inputs["strip"]), file, f"network {name} of {builder.spec}")
+    return model.eval()
+
+
+def _built(spec: str, cell: Path, hyperparameters: Mapping[str, Any], name: str) -> nn.Module:
+    """What the builder gives, from the code in the cell: the same as when its weights were read."""
+    with tempfile.TemporaryDirectory(prefix="genbench-") as folder:
+        if (cell / _CODE).is_file():
+            with zipfile.ZipFile(cell / _CODE) as archive:
+                archive.extractall(folder)
+        builder = UserFunction(spec, str(Path(folder) / Path(spec.rpartition(":")[0]).name))
+        with users_code(builder) as build:
+            model = call(builder, build, hyperparameters, f"network {name}")
+    if not isinstance(model, nn.Module):
+        raise UserError(
+            f"{spec} gives no network {name}: it returned {type(model).__name__}, expected a torch.nn.Module"
+        )
+    return model.cpu()
+
+
+def _save(model: nn.Module, file: Path) -> None:
+    # Each its own copy: networks may share weights between layers, files of this format may not.
+    save_file({key: value.detach().clone().contiguous() for key, value in model.state_dict().items()}, file)
+
+
+def _tried(model: nn.Module, name: str, spec: str, training: Path) -> dict[str, Any]:
+    """Classes, and how a few training images are told; a network that cannot take them is refused here."""
+    data = load_file(training / _DATA)
+    images, labels = data["images"][:_TRIED], data["labels"]
+    shape = "×".join(map(str, images.shape[1:]))
+    who = f"network {name} of {spec}"
+    try:
+        with torch.no_grad():
+            logits = torch.cat([model(batch) for batch in images.split(64)])
+    except Exception as problem:
+        raise UserError(
+            f"{who} cannot take the training images, which are {shape}: {one_line(described(problem), 140)}"
+        ) from problem
+    if not isinstance(logits, Tensor) or logits.ndim != 2:
+        raise UserError(
+            f"{who} gives outputs of shape {tuple(logits.shape)} for {len(images)} images, expected "
+            "(images, classes)"
+        )
+    classes = logits.shape[1]
+    if int(labels.max()) >= classes:
+        raise UserError(
+            f"{who} has {classes} outputs, but there are training labels up to {int(labels.max())}"
+        )
+    right = (logits.argmax(dim=1) == labels[:_TRIED]).double().mean()
+    return {"classes": classes, "tried": len(images), "tried_accuracy": float(right)}

@@ -1,0 +1,79 @@
+"""The training data of a collection: what a function returns, or a data set as networks take it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from genbench.collection.user_code import UserFunction, call, users_code
+from genbench.errors import UserError
+from genbench.plugin.offers import DataRequest
+from genbench.plugin.registry import load_registry
+
+__all__ = ["given_images", "prepared_images"]
+
+
+def given_images(function: UserFunction) -> tuple[Tensor, Tensor]:
+    """Images and labels out of a user's function, checked."""
+    with users_code(function) as load:
+        found = call(function, load, {}, "training data")
+
+    def refuse(what: str) -> UserError:
+        return UserError(f"{function.spec} gives no training data: it returned {what}")
+
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
+        raise refuse(f"{type(found).__name__}, expected a pair (images, labels)")
+    try:
+        images, labels = (torch.as_tensor(part) for part in found)
+    except (TypeError, ValueError, RuntimeError):
+        kinds = " and ".join(type(part).__name__ for part in found)
+        raise refuse(f"a pair of {kinds}, expected tensors or arrays (images, labels)") from None
+    if not images.is_floating_point() or images.ndim < 2:
+        raise refuse(
+            f"images of type {images.dtype} and shape {tuple(images.shape)}, expected floating-point "
+            "numbers of shape (images, …), as the networks take them"
+        )
+    if labels.is_floating_point() or labels.dtype is torch.bool or labels.ndim != 1:
+        raise refuse(
+            f"labels of type {labels.dtype} and shape {tuple(labels.shape)}, expected integers of shape "
+            "(images,)"
+        )
+    if len(images) != len(labels) or len(labels) == 0:
+        raise refuse(f"{len(images)} images and {len(labels)} labels, expected as many of both, and some")
+    if int(labels.min()) < 0:
+        raise refuse(f"a label {int(labels.min())}, expected labels from 0")
+    return images.detach().cpu(), labels.detach().cpu().long()
+
+
+def prepared_images(dataset: str, options: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    """Training images of a data set as (pixel / 255 − mean) / std, and labels in the data set's own order."""
+    entry, argument = load_registry().resolve("datasets", dataset)
+    # Without a seed: networks trained elsewhere know the classes in their usual order.
+    split = entry.item.load(DataRequest(argument=argument, seed=None)).train
+    size = options.get("train_size") or len(split)
+    if size > len(split):
+        raise UserError(f"data.train_size = {size}, but {dataset} has {len(split)} training images")
+    rows = torch.arange(len(split))
+    if size < len(split):
+        generator = torch.Generator().manual_seed(options.get("seed") or 0)
+        rows = torch.randperm(len(split), generator=generator)[:size].sort().values
+    images = torch.cat([split.batch(part) for part in rows.split(1024)]).float() / 255
+    side = options.get("image_side")
+    if side is not None and images.shape[-2:] != (side, side):
+        images = F.interpolate(images, (side, side), mode="bilinear", antialias=True)
+    mean, std = (
+        _by_channel(options.get(name, usual), images.shape[1], name)
+        for name, usual in (("mean", 0.0), ("std", 1.0))
+    )
+    return (images - mean) / std, split.labels[rows].long()
+
+
+def _by_channel(given: float | list[float], channels: int, name: str) -> Tensor:
+    values = torch.tensor(given, dtype=torch.float32).reshape(-1)
+    if len(values) not in (1, channels):
+        raise UserError(f"data.{name} has {len(values)} numbers, but images have {channels} channels")
+    return values.reshape(1, -1, 1, 1)

@@ -1,0 +1,43 @@
+"""HTML templates: those of a room, and those that kinds of suites bring along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["template_environment"]
+
+
+def template_environment(package: str, kinds: Mapping[str, str]) -> Environment:
+    """Templates of `package`, and below its name those of the package that each kind names, if it does.
+
+    Everything is escaped, and a name that a template misspells is an error.
+    """
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
+
+    own = {kind: PackageLoader(home) for kind, home in kinds.items() if home}
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(package), PrefixLoader(own)]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    # Curves and maps keep their order.
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
+    environment.filters["seconds"] = _shown_seconds
+    environment.filters["short"] = _shown_number
+    return environment
+
+
+def _shown_seconds(value: float) -> str:
+    return "<0.01" if value < 0.005 else f"{value:.2f}" if value < 10 else f"{value:,.0f}"
+
+
+def _shown_number(value: float | None) -> str:
+    """A score: most are shares, some go to 100."""
+    return "–" if value is None else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"

@@ -1,0 +1,184 @@
+"""The evidence of a population: networks with their settings and gaps, as a record table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from genbench.errors import UserError
+from genbench.scoring.population import SHOWN, Column, PopulationScore, pair_scores, population_scores
+from genbench.suites.evidence import Evidence, ScoreColumn
+from genbench.suites.result import Judged, MeasureResult
+
+if TYPE_CHECKING:
+    from genbench.population.pages import PopulationPages
+    from genbench.scoring.all_scores import TableScores
+    from genbench.scoring.network_table import NetworkTable
+
+__all__ = ["PopulationEvidence", "network_row"]
+
+_TRAINING = ("train_accuracy", "train_loss", "epochs", "parameters")
+_ONE_SEED = "every network has the same seed; the scores need several"
+
+
+@dataclass(frozen=True)
+class PopulationEvidence(Evidence):
+    """One row per network: settings, seed, gaps, how its training ended."""
+
+    settings: Mapping[str, Mapping[str, Any]]
+    """Network to its hyperparameters, seed included; in the suite's order."""
+    found: Mapping[str, Mapping[str, Any]]
+    """Network to what is known of it: training, gaps, accuracies."""
+
+    @property
+    def known(self) -> Mapping[str, Mapping[str, Any]]:
+        """Network to its training and its gaps."""
+        return {name: self.found[name] for name in self.settings}
+
+    @cached_property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """Network to its row of the record table, without readings; in the suite's order."""
+        return {
+            name: network_row(point, self.found[name])
+            for name, point in self.settings.items()
+            if "gap" in self.found[name]
+        }
+
+    @property
+    def several_seeds(self) -> bool:
+        """Whether a combination of hyperparameters was trained more than once, which the scores need."""
+        return len({point.get("seed") for point in self.settings.values()}) > 1
+
+    @property
+    def columns(self) -> list[ScoreColumn]:
+        """The scores of the papers."""
+
+        def shown(column: Column) -> Callable[[PopulationScore], float | None]:
+            return lambda score: score.shown(column).get("value")
+
+        chosen = SHOWN if self.several_seeds else ()
+        return [ScoreColumn(column.label, column.about, shown(column)) for column in chosen]
+
+    @property
+    def counts(self) -> list[ScoreColumn]:
+        """Environments, networks dropped."""
+        about = "Pairs of combinations that the held-out images order surely"
+        environments = ScoreColumn(
+            "environments",
+            about,
+            lambda score: score.environments,
+            heading="environ-ments",
+            shown=lambda score: f"{score.environments} of {score.available}",
+        )
+        dropped = ScoreColumn(
+            "dropped", "Networks without a reading", lambda score: score.dropped, heading="drop-ped"
+        )
+        return [environments, dropped] if self.several_seeds else [dropped]
+
+    @property
+    def meaning(self) -> list[str]:
+        """Of the sign-error over environments."""
+        return [
+            "Sign-error: how often a measure orders the gaps of two networks wrongly, where one "
+            "hyperparameter differs and the held-out images say surely which gap is larger; the mean over "
+            "all such pairs of settings (environments).",
+            "0 is perfect, ½ a coin, 1 always wrong.",
+            "Its 95 % interval is over resampled seeds.",
+        ]
+
+    def table(self, results: Sequence[MeasureResult]) -> list[dict[str, Any]]:
+        """The record table: settings, gaps and the readings of `results`; empty where there is no value."""
+        readings = {f"complexity.{one.name}": one.values for one in results}
+        return [
+            {**row, **{column: values.get(name) for column, values in readings.items()}}
+            for name, row in self.rows.items()
+        ]
+
+    def network_table(self, results: Sequence[MeasureResult]) -> NetworkTable:
+        """The same as the scores take it."""
+        import pandas as pd
+
+        from genbench.scoring.table_files import table_from_frame
+
+        frame = pd.DataFrame(self.table(results))
+        known = {one.name: one.measure for one in results}
+        return table_from_frame(frame, known_measures=known, source=self.suite.name)
+
+    def judge(self, results: Sequence[MeasureResult]) -> Judged:
+        """Every score, from the readings; a measure's are the same whatever stands beside it.
+
+        Without several seeds there are no environments: the sign-error is then that over all pairs.
+        """
+        valued = [one for one in results if one.values]
+        scored, note = self._scored(valued)
+        found = {} if scored is None else population_scores(scored)
+        if not found and valued:
+            found = self._over_pairs(valued)
+        return Judged([replace(one, score=found.get(one.name)) for one in results], scored, note)
+
+    def _scored(self, results: Sequence[MeasureResult]) -> tuple[TableScores | None, str]:
+        """What `genbench score` says of the table, or why it says nothing; recorded scores are taken over."""
+        import pandas as pd
+
+        from genbench.scoring.all_scores import score_table
+        from genbench.scoring.population import scores_frame
+        from genbench.scoring.robust import sign_error_environments
+
+        if not self.several_seeds:
+            return None, _ONE_SEED
+        recorded = {one.name: one.recorded["scores"] for one in results if one.recorded}
+        try:
+            networks = self.network_table(results)
+            fresh = [name for name in networks.measures if name not in recorded]
+            scored = score_table(networks.select(fresh))
+        except UserError as problem:
+            return None, str(problem)
+        if recorded:
+            scores = pd.concat([scored.scores, scores_frame(recorded)], ignore_index=True)
+            everything = None if scored.environments is None else sign_error_environments(networks)
+            scored = replace(scored, networks=networks, scores=scores, environments=everything)
+        return scored, ""
+
+    def _over_pairs(self, results: Sequence[MeasureResult]) -> dict[str, PopulationScore]:
+        """Pairs need neither settings nor seeds: any two networks that are scored."""
+        import numpy as np
+
+        from genbench.scoring.network_table import NetworkTable
+
+        rows = {name: row for name, row in self.rows.items() if row.get("converged", True)}
+        oriented = [{name: one.direction * value for name, value in one.values.items()} for one in results]
+        readings = [[values.get(name, np.nan) for values in oriented] for name in rows]
+        networks = NetworkTable(
+            hyperparameters=(),
+            codes=np.zeros((len(rows), 0), dtype=np.int64),
+            levels=(),
+            seeds=np.zeros(len(rows), dtype=np.int64),
+            targets={"gap": np.array([row["gap"] for row in rows.values()], dtype=np.float64)},
+            measures=tuple(one.name for one in results),
+            readings=np.array(readings, dtype=np.float64).reshape(len(rows), len(results)),
+        )
+        return pair_scores(networks, seed=self.suite.bootstrap_seed)
+
+    def pages(self, judged: Judged) -> PopulationPages:
+        """Environments, gaps, record tables."""
+        from genbench.population.pages import PopulationPages
+
+        return PopulationPages(self, judged)
+
+
+def network_row(hyperparameters: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of one network, but for its readings: a row of the record table."""
+    point = dict(hyperparameters)
+    seed = point.pop("seed", 0)
+    row = {
+        **{f"hp.{name}": value for name, value in point.items()},
+        "seed": seed,
+        "gap": found["gap"],
+        **{name: found[name] for name in sorted(found) if name.startswith("gap_ood_")},
+    }
+    if "test_accuracy" in found:
+        row["test_error"] = 1 - found["test_accuracy"]
+    known = ("test_size", "converged", *_TRAINING)
+    return {**row, **{name: found[name] for name in known if name in found}}

@@ -1,0 +1,270 @@
+"""How a population looks: gaps, environments, and the scores of the papers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from genbench.display.csv_text import table_text
+from genbench.display.scatter import Point, ScatterPanel
+from genbench.display.tables import Table
+from genbench.population.overview import Overview, reasons
+from genbench.population.site_figures import environment_errors, gap_scatter
+from genbench.scoring.population import SHOWN, PopulationScore, scores_frame
+from genbench.suites.pages import NetworkColumn, Pages
+from genbench.suites.result import Judged, MeasureResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from genbench.population.evidence import PopulationEvidence
+    from genbench.scoring.all_scores import TableScores
+
+__all__ = ["PopulationPages"]
+
+_WORST_SHOWN = 5
+_WORST_TOLD = 10
+_CARDS = ("max", "90th %", "Ψ IID", "Ψ OOD", "K")
+"""The columns that stand at the top of a measure's page; the others are in its table."""
+_TERMINAL = ("max", "Ψ IID", "Ψ OOD", "K", "eCMS", "PGDL", "CMS", "90th %")
+"""Columns on a terminal, those that fit first."""
+
+
+class PopulationPages(Pages):
+    """Of a suite whose truths are gaps."""
+
+    evidence: PopulationEvidence
+
+    truth_name = "gap"
+    """In sentences and above columns."""
+    truth_axis = "gap: training − held-out accuracy"
+    judged_by = "the held-out gap: training minus held-out accuracy"
+    scatter_caption = "Lines join pairs that the measure orders wrongly, the furthest apart darkest."
+    papers = ("000", "001", "002", "003")
+    templates = "genbench.population"
+    run_measure_template = "population/run_measure.html.j2"
+    evidence_template = "population/evidence.html.j2"
+    measure_template = "population/measure.html.j2"
+
+    def __init__(self, evidence: PopulationEvidence, judged: Judged) -> None:
+        super().__init__(evidence, judged)
+        # Environments are the same for all measures but for readings that are missing.
+        score = next((one.score for one in judged.results if one.score is not None), None)
+        if score is not None and score.available:
+            self.score_title = f"mean sign-error over {score.environments} of {score.available} environments"
+            self.about_scores = (
+                "It is the mean over environments: two combinations that differ in one hyperparameter, in "
+                f"which the held-out images say surely which {self.truth_name} is larger. The bar is the "
+                "95 % interval over resampled seeds."
+            )
+        else:
+            self.score_title = f"sign-error against the held-out {self.truth_name}"
+            self.about_scores = (
+                "It is over all pairs of networks; the bar is the 95 % interval over resampled networks."
+            )
+
+    # -- networks ----------------------------------------------------------------------------------------
+
+    @property
+    def network_columns(self) -> list[NetworkColumn]:
+        """The gap."""
+
+        def gap(network: str) -> str:
+            found = self.evidence.known[network].get("gap")
+            return "–" if found is None else f"{found:.3f}"
+
+        return [NetworkColumn(self.truth_name, gap)]
+
+    def truth(self, network: str) -> float | None:
+        """The gap of a network that is scored."""
+        found = self.evidence.known[network]
+        return found.get("gap") if found.get("converged", True) else None
+
+    def note(self, network: str) -> str:
+        """Unconverged networks stay in the table, marked, and out of the score."""
+        return "" if self.evidence.known[network].get("converged", True) else "unconverged, not scored"
+
+    def panels(self, result: MeasureResult) -> list[ScatterPanel]:
+        """The networks that are scored, and the wrong pairs with the largest gaps between."""
+        points = [
+            Point(network, "", value, truth)
+            for network, value in result.values.items()
+            if (truth := self.truth(network)) is not None
+        ]
+        wrong = [
+            (abs(one.truth - other.truth), one.name, other.name)
+            for i, one in enumerate(points)
+            for other in points[:i]
+            if result.direction * (one.reading - other.reading) * (one.truth - other.truth) < 0
+        ]
+        pairs = [(one, other) for _, one, other in sorted(wrong, reverse=True)]
+        return [ScatterPanel("", self.truth_axis, points, pairs)]
+
+    # -- a run -------------------------------------------------------------------------------------------
+
+    @property
+    def summary(self) -> list[str]:
+        """The scores of the papers, where there are any."""
+        return [label for label in _TERMINAL if label in {c.label for c in self.evidence.columns}]
+
+    def failures(self, result: MeasureResult) -> list[Table | str]:
+        """The worst environments."""
+        score: PopulationScore | None = result.score
+        if score is None or not score.available:
+            return []
+        if not score.worst:
+            ordered = f"order the {self.truth_name}s wrongly more often than not"
+            return [f"in no environment does {result.name} {ordered}"]
+        rows = [
+            {
+                "sign-error": f"{one.sign_error:.3f}",
+                "what changes": f"{one.hyperparameter} {one.low_value} → {one.high_value}",
+                "all else": one.fixed,
+            }
+            for one in score.worst[:_WORST_SHOWN]
+        ]
+        return [Table(list(rows[0]), rows, f"where {result.name} fails worst", ["sign-error"])]
+
+    def closing(self, table: Path | None) -> list[Table | str]:
+        """All tables where nobody is watching; on a terminal, the command that shows them."""
+        scored: TableScores | None = self.judged.detail
+        if scored is None:
+            return []
+        if sys.stdout.isatty():
+            return [f"every score: genbench score {table}"]
+        from genbench.display.score_tables import score_tables
+
+        return [
+            Table(
+                found.columns,
+                found.rows,
+                found.title,
+                [name for name in found.columns if name not in ("measure", "fails worst at", "")],
+            )
+            for found in score_tables(scored)
+        ]
+
+    def warnings(self) -> list[str]:
+        """Scores without their columns, measures without readings."""
+        scored: TableScores | None = self.judged.detail
+        skipped = {} if scored is None else scored.skipped
+        return [*super().warnings(), *(f"{name}: skipped, {reason}" for name, reason in skipped.items())]
+
+    def document(self, table: Path | None) -> dict[str, Any]:
+        """Every score, as `genbench score --json` gives it."""
+        scored: TableScores | None = self.judged.detail
+        found = None if scored is None else scored.scores
+        # Missing numbers are null.
+        plain = None if found is None else found.astype(object).where(found.notna(), None).to_dict("records")
+        return {
+            "table": None if table is None else str(table),
+            "scores": plain,
+            "skipped": {} if scored is None else scored.skipped,
+            "not_scored": self.judged.note or None,
+        }
+
+    def run_measure(self, result: MeasureResult) -> dict[str, Any]:
+        """Sign-error by hyperparameter, and where it fails."""
+        score: PopulationScore | None = result.score
+        if score is None or not score.available:
+            return {"axes": [], "environments": []}
+        return {"axes": score.by_hyperparameter(), "environments": score.worst}
+
+    # -- the site and the paper kit ----------------------------------------------------------------------
+
+    @cached_property
+    def _overview(self) -> Overview:
+        return Overview(self.evidence)
+
+    @cached_property
+    def _environments(self) -> dict[str, dict[str, list[float]]]:
+        """Measure to hyperparameter to the sign-error in every environment kept."""
+        from genbench.scoring.robust import sign_error_environments
+
+        scored = [one for one in self.judged.results if one.score]
+        if not scored:
+            return {}
+        found: dict[str, dict[str, list[float]]] = {}
+        table = sign_error_environments(self.evidence.network_table(scored))
+        for (measure, hyperparameter), part in table.groupby(["measure", "hyperparameter"], sort=False):
+            found.setdefault(measure, {})[hyperparameter] = part["sign_error"].tolist()
+        return {
+            measure: {name: errors[name] for name in self._overview.grid if name in errors}
+            for measure, errors in found.items()
+        }
+
+    def site_files(self) -> dict[str, bytes]:
+        """The networks that every page draws; as a script, because pages from a folder cannot fetch."""
+        text = json.dumps(self._overview.runs(), separators=(",", ":"))
+        return {"runs.js": f'"use strict";\nconst RUNS = {text};\n'.encode()}
+
+    def measure_page(self, result: MeasureResult) -> dict[str, Any]:
+        """Every score, readings against gaps, and where it fails."""
+        score: PopulationScore | None = result.score
+        content: dict[str, Any] = {
+            "figure": gap_scatter(result, self.evidence.networks),
+            "hyperparameters": list(self._overview.grid),
+            "cards": _CARDS,
+            "reasons": reasons(result),
+            "environments": None,
+        }
+        if score is None:
+            return content
+        errors = self._environments[result.name]
+        return content | {
+            "environments": environment_errors(score, errors),
+            "scores": [(column, score.shown(column)) for column in SHOWN],
+            "axes": score.by_hyperparameter(),
+            "wrong": sum(error > 0.5 for values in errors.values() for error in values),
+            "worst": score.worst[:_WORST_TOLD],
+        }
+
+    def evidence_page(self) -> dict[str, Any]:
+        """The grid, its gaps, shifted images, and where the pack comes from."""
+        return {**self._overview.content(), "packed": self.packed()}
+
+    def packed(self) -> list[tuple[str, str]]:
+        """With the name of the data set."""
+        rows = super().packed()
+        data = ("data", str(self.evidence.suite.content()["data"]["dataset"]))
+        return [*rows[:2], data, *rows[2:]]
+
+    def board_files(self) -> dict[str, str]:
+        """The record table; in the order of names, so that a rank that moves does not move a column."""
+        ordered = sorted(self.judged.results, key=lambda one: one.name)
+        return {"csv": table_text(self.evidence.table(ordered))}
+
+    def figures(self, result: MeasureResult) -> dict[str, Figure]:
+        """Sign-error of all measures by hyperparameter (001), Kendall score IID against OOD (002), gaps."""
+        from genbench.display.scatter import reading_scatter
+        from genbench.display.score_figures import iid_ood_scatter, sign_error_cdfs
+        from genbench.scoring.robust import sign_error_environments
+
+        scored = [one for one in self.judged.results if one.score is not None]
+        frame = scores_frame({one.name: one.score.scores for one in scored})
+        networks = self.evidence.network_table(scored)
+        summary = frame[frame["score"] == "sign_error"]
+        kendall = frame[frame["score"] == "kendall"]
+        parts = list(dict.fromkeys(summary["part"]))
+        targets = list(networks.targets)
+        names = [one.name for one in scored]
+        figures = {
+            "sign-errors.pdf": sign_error_cdfs(sign_error_environments(networks), summary, names, parts)
+        }
+        if len(targets) > 1:
+            figures["iid-ood.pdf"] = iid_ood_scatter(kendall, targets[0], targets[1:])
+        axis = next(iter(self._overview.grid))
+        rows = self.evidence.rows
+        points = [
+            Point("", f"{axis}={rows[network][f'hp.{axis}']}", value, rows[network]["gap"])
+            for network, value in result.values.items()
+            if rows[network].get("converged", True)
+        ]
+        if points:
+            label = f"{result.name} (higher should mean {result.measure.higher_means})"
+            panel = ScatterPanel("", self.truth_axis, points, [])
+            figures[f"{result.name}.pdf"] = reading_scatter(label, [panel])
+        return figures

@@ -1,0 +1,39 @@
+"""What the site's figures of a population show, as JSON values; `assets/figures.js` draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from genbench.display.scatter import far_apart
+from genbench.scoring.population import PopulationScore
+from genbench.suites.result import MeasureResult
+
+__all__ = ["environment_errors", "gap_scatter"]
+
+
+def gap_scatter(result: MeasureResult, networks: Sequence[str]) -> dict[str, Any] | None:
+    """Readings in the order of `networks`; the gaps are in the suite's `runs.js`. None without two values."""
+    values = result.values
+    if len(values) < 2:
+        return None
+    readings = [_significant(values.get(network)) for network in networks]
+    return {"x": result.name, "log": far_apart(list(values.values())), "readings": readings}
+
+
+def _significant(value: float | None) -> float | None:
+    """Five digits, more than a mark on a screen can show; whole numbers without a point, to save bytes."""
+    if value is None:
+        return None
+    rounded = float(f"{value:.5g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e6 else rounded
+
+
+def environment_errors(score: PopulationScore, errors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Sign-errors of the environments of every hyperparameter, and what boards say of all together."""
+    shown = {"mean": "mean", "90th percentile": "p90", "max": "max"}
+    found = {label: score.number("sign_error", name)["value"] for label, name in shown.items()}
+    return {
+        "groups": {name: [round(error, 3) for error in sorted(values)] for name, values in errors.items()},
+        "marks": {label: round(value, 3) for label, value in found.items() if value is not None},
+    }

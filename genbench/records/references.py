@@ -1,0 +1,154 @@
+"""Recorded readings that ship with genbench: the rows that every run is ranked among.
+
+One compact file per suite with a board, made from its records by `genbench leaderboard build`, so that an
+installed genbench ranks a measure among the same rows as a checkout does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from genbench.engine.cells import Cost, Outcome, Status
+from genbench.plugin.registry import BUILT_IN, load_registry
+from genbench.records.record import SCHEMA, About, Plugin, Record
+from genbench.records.results import info_of, source_of
+from genbench.run.plan import Plan
+from genbench.subject.version import SUBJECT_VERSION
+from genbench.suites.kind import Kind
+from genbench.suites.record_types import Count, RecordPart, Seconds, Sha256
+from genbench.suites.result import MeasureResult
+
+__all__ = ["REFERENCES", "find_references", "reference_text"]
+
+REFERENCES = Path(__file__).parent / "references"
+"""Package data."""
+
+
+class Reference(RecordPart, frozen=True):
+    """What ranking needs of one record."""
+
+    measure: About
+    plugin: Plugin
+    seconds: Seconds
+    """Of all readings, shared parts included."""
+    values: list[float | None]
+    """In the order of the networks."""
+    statuses: dict[str, tuple[Status, str]]
+    """Network to status and reason, where there is no value."""
+    sign_error: dict[str, Any] | None
+    """Of kinds whose scores take long to compute."""
+
+
+class References(RecordPart, frozen=True):
+    """All records of a suite."""
+
+    schema: Count
+    evidence: Sha256
+    subject_version: Count
+    networks: list[str]
+    measures: list[Reference]
+
+
+def reference_text(records: Sequence[Record], kind: Kind) -> str:
+    """The file of a suite; one line per measure."""
+    first = records[0]
+    networks = [reading.subject for reading in first.readings]
+    head = {
+        "schema": SCHEMA,
+        "evidence": first.evidence,
+        "subject_version": first.subject_version,
+        "networks": networks,
+    }
+    lines = [_line(record, networks, kind) for record in sorted(records, key=lambda one: one.name)]
+    fields = [f" {json.dumps(key)}: {_compact(value)}" for key, value in head.items()]
+    return "{\n" + ",\n".join(fields) + ',\n "measures": [\n' + ",\n".join(lines) + "\n ]\n}\n"
+
+
+def _line(record: Record, networks: Sequence[str], kind: Kind) -> str:
+    readings = {reading.subject: reading for reading in record.readings}
+    return "  " + _compact(
+        {
+            "measure": msgspec.to_builtins(record.measure),
+            "plugin": msgspec.to_builtins(record.plugin),
+            "seconds": record.cost.seconds + record.cost.shared_seconds,
+            "values": [readings[network].value for network in networks],
+            "statuses": {
+                network: [str(readings[network].status), readings[network].reason]
+                for network in networks
+                if readings[network].value is None
+            },
+            "sign_error": record.sign_error if kind.slow_scores else None,
+        }
+    )
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def find_references(plan: Plan, but: Collection[str] = ()) -> dict[str, MeasureResult]:
+    """Measure to its recorded readings on this very evidence; without those named in `but`.
+
+    A record counts only if suite, evidence, measure and versions are the same as in the run at hand.
+    """
+    pack = plan.evidence.pack
+    known = _read(REFERENCES / f"{plan.suite.name}.json")
+    if (
+        known is None
+        or pack is None
+        or plan.suite.quick
+        or known.evidence != pack.hash
+        or known.subject_version != SUBJECT_VERSION
+    ):
+        return {}
+    wanted = [network.label for network in plan.evidence.networks]
+    if not set(wanted) <= set(known.networks):
+        return {}
+    return {
+        one.measure.name: _result(one, known.networks, wanted)
+        for one in known.measures
+        if one.measure.name not in but and _same_code(one)
+    }
+
+
+def _same_code(reference: Reference) -> bool:
+    """Whether this genbench would give the same readings; of one not installed here, nobody can tell."""
+    entry, plugin = load_registry().measures.get(reference.measure.name), reference.plugin
+    if entry is None:
+        return plugin.kind != BUILT_IN
+    if entry.source.kind != plugin.kind:
+        return False
+    same_package = plugin.kind == BUILT_IN or entry.source.distribution == plugin.distribution
+    return same_package and entry.item.version == reference.measure.version
+
+
+def _result(reference: Reference, networks: Sequence[str], wanted: Sequence[str]) -> MeasureResult:
+    values = dict(zip(networks, reference.values, strict=True))
+    cost = Cost(reference.seconds / len(networks))
+    outcomes = {}
+    for network in wanted:
+        status, reason = reference.statuses.get(network, (Status.OK, ""))
+        value = values[network]
+        found = {} if value is None else {"value": value}
+        outcomes[network] = Outcome(status, reason, found, cost, computed=False)
+    return MeasureResult(
+        info_of(reference.measure),
+        source_of(reference.plugin),
+        outcomes,
+        recorded=reference.sign_error if len(wanted) == len(networks) else None,
+        reference=True,
+    )
+
+
+def _read(path: Path) -> References | None:
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=References)
+    except (OSError, msgspec.MsgspecError):
+        return None  # no reference is no reason to stop a run
+    whole = all(len(one.values) == len(found.networks) for one in found.measures)
+    return found if whole and found.schema == SCHEMA else None

@@ -1,0 +1,142 @@
+"""Brings the cells of a run to their end, and says what came of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from genbench.engine.cells import Outcome, Status
+from genbench.engine.guard import Limits
+from genbench.engine.readings import ReadingTable
+from genbench.engine.scheduler import Progress, run_cells
+from genbench.engine.store import Store
+from genbench.errors import UserError
+from genbench.plugin.registry import load_registry
+from genbench.run.plan import Plan
+from genbench.suites.evidence import Evidence
+from genbench.suites.kind import kind_of
+from genbench.suites.result import Judged, MeasureResult
+
+__all__ = ["RunResult", "bring_to_end", "execute", "find_evidence", "require_ready"]
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run found out."""
+
+    plan: Plan
+    evidence: Evidence
+    judged: Judged
+    store: Path
+
+    @property
+    def measures(self) -> list[MeasureResult]:
+        """Those of the plan, then the references."""
+        return list(self.judged.results)
+
+    @property
+    def asked(self) -> list[MeasureResult]:
+        """Those that a person asked for."""
+        return [one for one in self.judged.results if one.name in self.plan.asked]
+
+    @property
+    def sound(self) -> bool:
+        """Whether every reading is a value or a reasoned refusal."""
+        fine = (Status.OK, Status.NOT_APPLICABLE)
+        return all(o.status in fine for one in self.judged.results for o in one.outcomes.values())
+
+
+def require_ready(plan: Plan, executor: str = "local") -> None:
+    """Refuse, before anything is timed or computed, what cannot be run here."""
+    load_registry().get("executors", executor)
+    if plan.evidence.missing:
+        raise UserError(plan.evidence.missing[0])
+
+
+def bring_to_end(
+    plan: Plan,
+    store_path: Path,
+    progress: Progress,
+    use: Callable[[Store, dict[str, Outcome]], Result],
+    *,
+    jobs: int | None = None,
+    limits: Limits,
+    executor: str = "local",
+) -> Result:
+    """Compute all cells of `plan` that are not stored, then let `use` look at the store and the outcomes."""
+    require_ready(plan, executor)
+    create = load_registry().get("executors", executor).item.create
+    workers = jobs or os.cpu_count() or 1
+    with Store(store_path) as store:
+        table = ReadingTable(store)
+        try:
+            outcomes = run_cells(
+                plan.cells(), store, table, lambda: create(workers, limits, store.scratch.resolve()), progress
+            )
+            return use(store, outcomes)
+        finally:
+            table.close()
+
+
+def execute(
+    plan: Plan,
+    store_path: Path,
+    progress: Progress,
+    *,
+    jobs: int | None = None,
+    limits: Limits,
+    executor: str = "local",
+) -> RunResult:
+    """Bring all cells of `plan` to their end and score the measures."""
+    return bring_to_end(
+        plan,
+        store_path,
+        progress,
+        lambda store, outcomes: _result(plan, store, outcomes),
+        jobs=jobs,
+        limits=limits,
+        executor=executor,
+    )
+
+
+def find_evidence(
+    plan: Plan,
+    store_path: Path,
+    progress: Progress,
+    *,
+    jobs: int | None = None,
+    limits: Limits,
+    executor: str = "local",
+) -> Evidence:
+    """The evidence alone, without a measure; computes only what the store does not have."""
+    kind = kind_of(plan.suite)
+    return bring_to_end(
+        plan,
+        store_path,
+        progress,
+        lambda store, outcomes: kind.evidence(plan.evidence, plan.suite, store, outcomes),
+        jobs=jobs,
+        limits=limits,
+        executor=executor,
+    )
+
+
+def _result(plan: Plan, store: Store, outcomes: Mapping[str, Outcome]) -> RunResult:
+    results = [
+        MeasureResult(
+            entry.item.info,
+            entry.source,
+            {
+                network.label: outcomes[plan.readings[entry.item.name, network.label].key]
+                for network in plan.evidence.networks
+            },
+        )
+        for entry in plan.measures
+    ]
+    evidence = kind_of(plan.suite).evidence(plan.evidence, plan.suite, store, outcomes)
+    return RunResult(plan, evidence, evidence.judge([*results, *plan.references.values()]), store.root)

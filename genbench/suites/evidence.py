@@ -1,0 +1,94 @@
+"""What measures are judged against: the truths of a suite and the networks they belong to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from genbench.packs.pack import Pack
+from genbench.suites.result import Judged, MeasureResult
+from genbench.suites.suite import Suite
+
+if TYPE_CHECKING:
+    from genbench.suites.pages import Pages
+
+__all__ = ["Evidence", "ScoreColumn"]
+
+
+@dataclass(frozen=True)
+class ScoreColumn:
+    """A number that tables show beside the headline."""
+
+    label: str
+    about: str
+    number: Callable[[Any], float | None]
+    """Of a score."""
+    heading: str = ""
+    """What a page says instead of the label, with hyphens where it may break."""
+    shown: Callable[[Any], str] | None = None
+    """The number as text, where it is more than a number."""
+
+    def text(self, score: Any) -> str:
+        """As a table shows it: most are shares, some go to 100, some are counts."""
+        if self.shown is not None:
+            return self.shown(score)
+        value = self.number(score)
+        if value is None:
+            return "–"
+        return str(value) if isinstance(value, int) else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+@dataclass(frozen=True)
+class Evidence(ABC):
+    """A suite, and what its networks did on held-out data."""
+
+    suite: Suite
+    pack: Pack | None
+    """Where it comes from; None if it was made here."""
+
+    @property
+    @abstractmethod
+    def known(self) -> Mapping[str, Mapping[str, Any]]:
+        """Network to what is known of it, as JSON values: truths, size, training. In the suite's order."""
+
+    @property
+    def networks(self) -> list[str]:
+        """Their names, in the suite's order."""
+        return list(self.known)
+
+    @property
+    @abstractmethod
+    def columns(self) -> list[ScoreColumn]:
+        """What tables show beside the headline."""
+
+    @property
+    @abstractmethod
+    def counts(self) -> list[ScoreColumn]:
+        """What the headline of a measure is made of: pairs, environments, networks dropped."""
+
+    @property
+    @abstractmethod
+    def meaning(self) -> list[str]:
+        """Sentences on what the sign-error of this suite is."""
+
+    @abstractmethod
+    def judge(self, results: Sequence[MeasureResult]) -> Judged:
+        """The same results with their scores, from the readings alone."""
+
+    @abstractmethod
+    def pages(self, judged: Judged) -> Pages:
+        """How all this looks."""
+
+    def table(self, results: Sequence[MeasureResult]) -> list[dict[str, Any]] | None:
+        """One row per network for `genbench score`; None where a suite's truths are no such table."""
+        return None
+
+    def families(self) -> Mapping[str, Any]:
+        """Family to its cube and trade-off point, of suites that have such; see `Kind.require_cubes`."""
+        return {}
+
+    def resolved(self) -> Mapping[tuple[str, str], float]:
+        """Share of pairs of networks, by family and slice, that differ by more than Monte-Carlo noise."""
+        return {}

@@ -1,0 +1,63 @@
+"""Packs of a suite: which one serves it, and making one. What is in them is the kind's to say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from genbench.engine.store import Store
+from genbench.errors import UserError
+from genbench.packs.build import new_pack
+from genbench.packs.pack import MANIFEST, PACKS, Pack, read_pack
+from genbench.suites.evidence import Evidence
+from genbench.suites.kind import kind_of
+from genbench.suites.plan import EvidencePlan
+from genbench.suites.suite import Suite, load_suite
+
+__all__ = ["build_pack", "find_pack", "pack_in", "shipped_evidence"]
+
+
+def find_pack(suite: Suite) -> Pack | None:
+    """The pack that ships beside the file of `suite`, if there is one and it is evidence for it."""
+    folder = suite.path.parent / PACKS / suite.name
+    if not (folder / MANIFEST).is_file():
+        return None
+    kind = kind_of(suite)
+    pack = read_pack(folder, kind.manifest)
+    return pack if kind.serves(pack, suite) else None
+
+
+def pack_in(folder: Path, suite: Suite) -> Pack:
+    """The pack in a folder that someone named; a `UserError` if it is not evidence for `suite`."""
+    kind = kind_of(suite)
+    pack = read_pack(folder)
+    if not kind.serves(pack, suite):
+        raise UserError(
+            f"the pack {folder} is evidence for suite {pack.manifest.suite!r} with other settings than "
+            f"{suite.title!r}; drop --pack, or the options that change the suite"
+        )
+    return read_pack(folder, kind.manifest)
+
+
+def build_pack(
+    suite: Suite, plan: EvidencePlan, store: Store, target: Path, provenance: Mapping[str, Any], version: int
+) -> None:
+    """Write the networks and truths of a finished plan, made from nothing; `target` appears whole."""
+    about = {"suite": suite.name, "version": version, "summary": suite.summary, "evidence": suite.content()}
+    with new_pack(target, about, provenance) as draft:
+        kind_of(suite).fill_pack(draft, plan, store)
+
+
+@cache
+def shipped_evidence(name: str) -> Evidence:
+    """The evidence that ships for the suite `name`."""
+    suite = load_suite(name)
+    pack = find_pack(suite)
+    if pack is None:
+        raise UserError(
+            f"suite {name!r} ships no evidence pack, so its records cannot be checked; boards are for suites "
+            "that everyone can score against"
+        )
+    return kind_of(suite).packed_evidence(suite, pack)

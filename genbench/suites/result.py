@@ -1,0 +1,98 @@
+"""One measure on the networks of a suite, wherever its readings come from: a run, a record, a reference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from genbench.engine.cells import Outcome
+from genbench.plugin.contract import MeasureInfo
+from genbench.plugin.registry import BUILT_IN, Source
+
+__all__ = ["Judged", "MeasureResult", "Score"]
+
+
+class Score(Protocol):
+    """What a kind of suite says of a measure; lower is better."""
+
+    @property
+    def value(self) -> float:
+        """The headline, a sign-error: 0 perfect, ½ a coin, 1 always wrong."""
+
+    @property
+    def low(self) -> float:
+        """Lower end of its 95 % interval."""
+
+    @property
+    def high(self) -> float:
+        """Upper end."""
+
+    @property
+    def dropped(self) -> int:
+        """Networks without a reading."""
+
+    def ties_with(self, other: Any) -> bool:
+        """Whether the evidence cannot tell this score from another of the same kind."""
+
+    def record(self) -> dict[str, Any]:
+        """As JSON values: what a result record holds."""
+
+
+@dataclass(frozen=True)
+class MeasureResult:
+    """A measure, its readings, and once they are judged its score."""
+
+    measure: MeasureInfo
+    source: Source
+    """Who offers the measure."""
+    outcomes: Mapping[str, Outcome]
+    """Network to reading."""
+    score: Any = None
+    """A `Score`; None where there are too few readings, or none was computed yet."""
+    recorded: Mapping[str, Any] | None = None
+    """Of a reference: its score as recorded, which need not be computed again."""
+    reference: bool = False
+    """Whether its readings are recorded ones, which came with genbench."""
+
+    @property
+    def name(self) -> str:
+        """Of the measure."""
+        return self.measure.name
+
+    @property
+    def baseline(self) -> bool:
+        """Whether it is an anchor of the table, which is always shown."""
+        return self.source.kind == BUILT_IN and self.measure.category == "baseline"
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Network to value, where there is one."""
+        return {name: o.value for name, o in self.outcomes.items() if o.value is not None}
+
+    @property
+    def direction(self) -> float:
+        """What values are multiplied with so that higher means worse."""
+        return 1.0 if self.measure.higher_means == "worse" else -1.0
+
+    @property
+    def statuses(self) -> list[tuple[str, int]]:
+        """Status of a reading to how many have it, most frequent first."""
+        return Counter(str(outcome.status) for outcome in self.outcomes.values()).most_common()
+
+    @property
+    def seconds(self) -> float:
+        """Of all readings, shared parts included."""
+        return sum(o.cost.seconds + o.cost.shared_seconds for o in self.outcomes.values())
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Measures with their scores."""
+
+    results: Sequence[MeasureResult]
+    detail: Any = None
+    """What the kind's own pages want to know beside the scores."""
+    note: str = ""
+    """Why some scores are missing that one could expect."""

@@ -1,0 +1,138 @@
+"""The evidence of a testbed: a cube per family, its trade-off point, and the truths in its slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from genbench.scoring.practical import HEADLINE, SLICES, PracticalScore, PracticalTruth
+from genbench.suites.evidence import Evidence, ScoreColumn
+from genbench.suites.result import Judged, MeasureResult
+from genbench.testbed.suite import TestbedSuite
+from genbench.testbed.tradeoff_point import TradeOff
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from genbench.testbed.pages import TestbedPages
+
+__all__ = ["FamilyCube", "TestbedEvidence"]
+
+_DIGITS = 6
+"""Of a trade-off point that is solved here: solvers on two machines agree to fewer than a float has."""
+
+
+@dataclass(frozen=True)
+class FamilyCube:
+    """The cube of one family and its trade-off point."""
+
+    cube: xr.Dataset
+    trade_off: TradeOff
+
+
+@dataclass(frozen=True)
+class TestbedEvidence(Evidence):
+    """Cubes, with the suite's kappa and backbones."""
+
+    __test__ = False  # not a test, whatever pytest makes of its name
+
+    suite: TestbedSuite
+    cubes: Mapping[str, xr.Dataset]
+    """By family."""
+    solved: Mapping[str, TradeOff] | None = None
+    """Family to its trade-off point, where cells found it."""
+
+    @cached_property
+    def trade_offs(self) -> Mapping[str, TradeOff]:
+        """Family to its trade-off point."""
+        from genbench.testbed.tradeoff import trade_off
+
+        if self.solved is not None:
+            return self.solved
+        return {family: trade_off(cube).rounded(_DIGITS) for family, cube in self.cubes.items()}
+
+    def families(self) -> Mapping[str, FamilyCube]:
+        """Family to its cube and trade-off point."""
+        return {name: FamilyCube(cube, self.trade_offs[name]) for name, cube in self.cubes.items()}
+
+    def resolved(self) -> Mapping[tuple[str, str], float]:
+        """With the resamples of `genbench run`, so that both say the same."""
+        return self.truth.resolved()
+
+    @cached_property
+    def truth(self) -> PracticalTruth:
+        """The slices with their resamples."""
+        from genbench.testbed.truth import practical_truth
+
+        return practical_truth(self.cubes, seed=self.suite.bootstrap_seed)
+
+    @cached_property
+    def known(self) -> Mapping[str, Mapping[str, Any]]:
+        """Backbone to its family, weights and marginals."""
+        return self.truth.record()
+
+    @property
+    def networks(self) -> list[str]:
+        """The backbones."""
+        return self.suite.backbones
+
+    @property
+    def columns(self) -> list[ScoreColumn]:
+        """Noise-aware, and both slices."""
+
+        def slice_value(name: str) -> Callable[[PracticalScore], float]:
+            return lambda score: score.slice_value(name)
+
+        aware = "Pairs weigh by how surely the truth orders them"
+        return [
+            ScoreColumn("noise-aware", aware, lambda score: score.noise_aware),
+            ScoreColumn(
+                "robustness",
+                "Degraded images, no unseen classes",
+                slice_value("robustness"),
+                heading="robust-ness",
+            ),
+            ScoreColumn("zero-shot", "Clean images, more and more unseen classes", slice_value("zero_shot")),
+        ]
+
+    @property
+    def counts(self) -> list[ScoreColumn]:
+        """Pairs, ties, networks dropped."""
+        return [
+            ScoreColumn("pairs", "Pairs of networks", lambda score: score.pairs),
+            ScoreColumn("ties", "Pairs with equal readings; each counts ½", _ties),
+            ScoreColumn(
+                "dropped", "Networks without a reading", lambda score: score.dropped, heading="drop-ped"
+            ),
+        ]
+
+    @property
+    def meaning(self) -> list[str]:
+        """Of the practical sign-error."""
+        return [
+            "Sign-error: the share of pairs of networks that a measure orders against the held-out truth.",
+            "0 is perfect, ½ a coin, 1 always wrong.",
+            "Its 95 % interval is over resampled held-out images; it does not speak of other networks.",
+        ]
+
+    def judge(self, results: Sequence[MeasureResult]) -> Judged:
+        """Practical sign-errors."""
+        return Judged([replace(one, score=self.truth.score(_oriented(one))) for one in results])
+
+    def pages(self, judged: Judged) -> TestbedPages:
+        """Cubes, marginals, wrong pairs."""
+        from genbench.testbed.pages import TestbedPages
+
+        return TestbedPages(self, judged)
+
+
+def _oriented(result: MeasureResult) -> dict[str, float]:
+    """Readings with the sign that makes higher mean worse."""
+    return {network: result.direction * value for network, value in result.values.items()}
+
+
+def _ties(score: PracticalScore) -> int:
+    # Readings tie alike in both slices.
+    return sum(part.ties for part in score.parts if part.statistic == HEADLINE) // len(SLICES)

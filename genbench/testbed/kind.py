@@ -1,0 +1,114 @@
+"""The kind `testbed`: pretrained backbones over zero-shot share × SSIM × model size (004)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from genbench.engine.cells import Cell, Outcome, Status
+from genbench.engine.store import Store
+from genbench.errors import UserError
+from genbench.packs.build import Comparison, Draft
+from genbench.packs.pack import Pack
+from genbench.suites.kind import INTERVAL_TOLERANCES, Kind
+from genbench.suites.plan import CellForecast
+from genbench.testbed.evidence import TestbedEvidence
+from genbench.testbed.manifest import TestbedManifest
+from genbench.testbed.plan import ADAPTED, FEATURES, JUDGED, NOISE, TestbedPlan, plan_testbed
+from genbench.testbed.score_record import PracticalRecord
+from genbench.testbed.suite import TestbedSuite, read_testbed
+from genbench.testbed.tradeoff_point import TradeOff
+
+__all__ = ["TestbedKind"]
+
+_WEIGHTS = "final.safetensors"
+_PROBED = frozenset({ADAPTED, FEATURES, JUDGED, NOISE})
+"""Steps whose cells differ so much in size that only a look at each tells how long it takes."""
+
+
+class TestbedKind(Kind):
+    """Backbones adapted to the seen classes and tested on more classes and on worse images."""
+
+    __test__ = False  # not a test, whatever pytest makes of its name
+
+    noun = "a testbed"
+    tables = ("data", "testbed", "adapt")
+    manifest = TestbedManifest
+    score_type = PracticalRecord
+    # Sureness is in standard deviations of a bootstrap, as intervals are.
+    tolerances: ClassVar[Mapping[str, float]] = {**INTERVAL_TOLERANCES, "certainty": 5e-3}
+
+    def read(self, path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> TestbedSuite:
+        """Tables [data], [testbed] and [adapt]."""
+        return read_testbed(path, content, common)
+
+    def plan(self, suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
+        """Images, noise, adapted networks, features, cubes, trade-off points."""
+        return plan_testbed(suite, pack)
+
+    def forecast(self, suite: TestbedSuite, cells: Sequence[Cell]) -> Mapping[str, CellForecast]:
+        """From a short probe of every backbone, if any cell needs one."""
+        from genbench.testbed.forecast import forecast_cells, image_counts, probe
+
+        if not any(cell.step in _PROBED for cell in cells):
+            return {}
+        names = {str(cell.inputs["backbone"]) for cell in cells if "backbone" in cell.inputs}
+        return forecast_cells(suite, cells, probe(sorted(names)), image_counts(suite))
+
+    def evidence(
+        self, plan: TestbedPlan, suite: TestbedSuite, store: Store, outcomes: Mapping[str, Outcome]
+    ) -> TestbedEvidence:
+        """Cubes and trade-off points out of the store."""
+        from genbench.testbed.cube_steps import CUBE_FILE, chosen_cube
+
+        for family in plan.families.values():
+            for cell in (family.cube, family.tradeoff):
+                if outcomes[cell.key].status is not Status.OK:
+                    raise UserError(f"{cell.label} could not be made: {outcomes[cell.key].reason}")
+        cubes, solved = {}, {}
+        for name, family in plan.families.items():
+            file = store.folder(family.cube.key) / CUBE_FILE
+            cubes[name] = chosen_cube(file, suite.testbed.kappa, family.backbones)
+            solved[name] = TradeOff.from_record(outcomes[family.tradeoff.key].result)
+        return TestbedEvidence(suite, plan.pack, cubes, solved)
+
+    def require_cubes(self, suite: TestbedSuite) -> None:
+        """Every testbed has cubes."""
+
+    def serves(self, pack: Pack, suite: TestbedSuite) -> bool:
+        """The same in everything, perhaps of fewer backbones."""
+        own, asked = dict(pack.manifest.evidence), suite.plain_content()
+        if "testbed" not in own:
+            return False
+        own["testbed"] = dict(own["testbed"])
+        have, want = set(own["testbed"].pop("backbones")), set(asked["testbed"].pop("backbones"))
+        return want <= have and own == asked and not suite.quick
+
+    def packed_evidence(self, suite: TestbedSuite, pack: Pack) -> TestbedEvidence:
+        """Cubes out of the pack; their bytes are checked."""
+        from genbench.testbed.cube_steps import CUBE_FILE, chosen_cube
+
+        shipped, kappa = pack.read_as(TestbedManifest).cubes, suite.testbed.kappa
+        cubes = {
+            family: chosen_cube(pack.file(shipped[family].files[CUBE_FILE]), kappa, backbones)
+            for family, backbones in suite.families().items()
+        }
+        return TestbedEvidence(suite, pack, cubes)
+
+    def weight_hashes(self, pack: Pack, networks: Sequence[str]) -> dict[str, str]:
+        """By backbone."""
+        entries = pack.read_as(TestbedManifest).networks
+        return {name: entries[name].files[_WEIGHTS].sha256 for name in networks}
+
+    def fill_pack(self, draft: Draft, plan: TestbedPlan, store: Store) -> None:
+        """Weights and trace per backbone, a cube per family."""
+        from genbench.testbed.packing import fill_pack
+
+        fill_pack(draft, plan, store)
+
+    def compare_pack(self, pack: Pack, plan: TestbedPlan, store: Store) -> list[Comparison]:
+        """Every network and cube."""
+        from genbench.testbed.packing import compare
+
+        return compare(pack, plan, store)

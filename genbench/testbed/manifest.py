@@ -1,0 +1,16 @@
+"""What the pack of a testbed lists."""
+
+from __future__ import annotations
+
+from genbench.packs.manifest import Manifest, Packed
+
+__all__ = ["TestbedManifest"]
+
+
+class TestbedManifest(Manifest, frozen=True, kw_only=True):
+    """Weights and trace per backbone, a cube per family."""
+
+    __test__ = False  # not a test, whatever pytest makes of its name
+
+    networks: dict[str, Packed]
+    cubes: dict[str, Packed]

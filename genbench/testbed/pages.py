@@ -1,0 +1,276 @@
+"""How a testbed looks: readings beside both slices' errors, wrong pairs in sentences, cubes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from genbench.display.figures import inlined
+from genbench.display.names import short_count, short_name
+from genbench.display.scatter import Point, ScatterPanel
+from genbench.display.tables import Table
+from genbench.engine.cells import Outcome
+from genbench.scoring.practical import HEADLINE, SLICE_NAMES, SLICES, PracticalScore, WorstPair
+from genbench.suites.pages import NetworkColumn, Pages
+from genbench.suites.result import MeasureResult
+from genbench.testbed.cube_figures import heat_maps, marginal_figure
+from genbench.testbed.site_figures import cube_figures, scatter
+from genbench.testbed.tradeoff_point import TradeOff
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from genbench.testbed.evidence import TestbedEvidence
+
+__all__ = ["TestbedPages"]
+
+_WORST_SHOWN = 5
+_WORST_TOLD = 10
+_STATISTICS = {"mean": "M", "sd": "SD", "p10": "P10"}
+
+
+class TestbedPages(Pages):
+    """Of a suite with cubes."""
+
+    __test__ = False  # not a test, whatever pytest makes of its name
+
+    evidence: TestbedEvidence
+
+    judged_by = "the practical metric: held-out error over degraded images and unseen classes"
+    score_title = "sign-error against the practical metric"
+    about_scores = "The bar is the 95 % interval over resampled held-out images."
+    scatter_caption = "Lines join pairs of one family that the measure orders wrongly, the surest darkest."
+    papers = ("004",)
+    templates = "genbench.testbed"
+    run_measure_template = "testbed/run_measure.html.j2"
+    run_evidence_template = "testbed/run_evidence.html.j2"
+    evidence_template = "testbed/evidence.html.j2"
+    measure_template = "testbed/measure.html.j2"
+
+    # -- networks ----------------------------------------------------------------------------------------
+
+    @property
+    def network_columns(self) -> list[NetworkColumn]:
+        """Weights, and the mean error of both slices."""
+        known = self.evidence.known
+
+        def error(name: str) -> NetworkColumn:
+            label = SLICE_NAMES[name]
+            return NetworkColumn(
+                label, lambda network: f"{known[network][name][HEADLINE]:.3f}", heading=f"error, {label}"
+            )
+
+        weights = NetworkColumn("weights", lambda n: short_count(known[n]["weights"]), truth=False)
+        return [weights, *map(error, SLICES)]
+
+    def truth(self, network: str) -> float | None:
+        """The mean error over both slices."""
+        errors = [float(self.evidence.known[network][name][HEADLINE]) for name in SLICES]
+        return sum(errors) / len(errors)
+
+    def panels(self, result: MeasureResult) -> list[ScatterPanel]:
+        """One per slice."""
+        known = self.evidence.known
+        return [
+            ScatterPanel(
+                SLICE_NAMES[name],
+                "mean held-out error",
+                [
+                    Point(network, known[network]["family"], value, known[network][name][HEADLINE])
+                    for network, value in result.values.items()
+                ],
+                [(pair.better, pair.worse) for pair in _wrong(result) if pair.slice == name],
+            )
+            for name in SLICES
+        ]
+
+    # -- a run -------------------------------------------------------------------------------------------
+
+    def failures(self, result: MeasureResult) -> list[Table | str]:
+        """The wrongly ordered pairs that the evidence is surest of."""
+        score: PracticalScore | None = result.score
+        if score is None:
+            return []
+        if not score.worst:
+            return [f"{result.name} orders every pair as the evidence does"]
+        rows = [
+            {
+                "slice": f"{pair.family}, {SLICE_NAMES[pair.slice]}",
+                "better": short_name(pair.better),
+                "its error": f"{pair.error_better:.3f}",
+                "its reading": f"{result.direction * pair.reading_better:.3g}",
+                "worse": short_name(pair.worse),
+                "error": f"{pair.error_worse:.3f}",
+                "reading": f"{result.direction * pair.reading_worse:.3g}",
+                "sds": f"{pair.certainty:.1f}",
+            }
+            for pair in score.worst[:_WORST_SHOWN]
+        ]
+        title = (
+            f"where {result.name} is wrong: {len(score.worst)} of {2 * score.pairs} judgements, the surest "
+            "first (sds: standard deviations between the errors)"
+        )
+        return [Table(list(rows[0]), rows, title, ["its error", "its reading", "error", "reading", "sds"])]
+
+    def document(self, table: Path | None) -> dict[str, Any]:
+        """Trade-off points."""
+        return {"trade_off": {name: point.record() for name, point in self.evidence.trade_offs.items()}}
+
+    def run_measure(self, result: MeasureResult) -> dict[str, Any]:
+        """Wrong pairs in sentences, and every part of the sign-error."""
+        return _told(result)
+
+    def run_evidence(self) -> list[dict[str, Any]]:
+        """A section per family."""
+        return [
+            self._family(name, f"family-{place}") for place, name in enumerate(self.evidence.cubes, start=1)
+        ]
+
+    def _family(self, name: str, place: str) -> dict[str, Any]:
+        cube, point = self.evidence.cubes[name], self.evidence.trade_offs[name]
+        maps = {"error_mean": "mean error", "kappa_mean": "mean kappa"}
+        solved = [
+            ("objective", f"{point.objective:.6f} ({point.scales})"),
+            ("gap to brute force", f"{point.gap:+.1e}"),
+            ("solver", point.solver),
+            *([("why not GEKKO", point.reason)] if point.reason else []),
+        ]
+        return {
+            "id": place,
+            "name": name,
+            "models": [
+                f"{short_name(str(model))} ({short_count(float(count))})"
+                for model, count in zip(cube["model"].values, cube["weights"].values, strict=True)
+            ],
+            "marginals": inlined(marginal_figure(cube, point), f"marginals of {name}"),
+            "heat_maps": [
+                (label, inlined(heat_maps(cube, statistic, point), f"{label} of {name}"))
+                for statistic, label in maps.items()
+            ],
+            "trade_off": [*_bounds(point), *solved],
+            "certified": point.certified,
+        }
+
+    def provenance(self) -> list[tuple[str, str]]:
+        """Of every family's data."""
+        return [
+            (f"data of {name}", f"{cube.attrs.get('dataset', '')}, kappa {cube.attrs['kappa']}")
+            for name, cube in self.evidence.cubes.items()
+        ]
+
+    # -- the site and the paper kit ----------------------------------------------------------------------
+
+    def evidence_page(self) -> dict[str, Any]:
+        """Every family's cube, and where the pack comes from."""
+        families = []
+        for name, cube in self.evidence.cubes.items():
+            point = self.evidence.trade_offs[name]
+            figures = cube_figures(cube, point)
+            families.append(
+                {
+                    "name": name,
+                    "models": figures["models"],
+                    "figures": figures,
+                    "trade_off": [
+                        *_bounds(point),
+                        ("objective (normalised)", f"{point.objective:.3f}"),
+                    ],
+                    "certified": point.certified,
+                }
+            )
+        return {"families": families, "packed": self.packed()}
+
+    def packed(self) -> list[tuple[str, str]]:
+        """With what the cubes were made."""
+        content = self.evidence.suite.plain_content()
+        data, testbed = content["data"], content["testbed"]
+        rows = dict(super().packed())
+        repeat = rows.pop("rebuild and compare", "")
+        data_hash = rows.pop("data sha256", "")
+        return [
+            *rows.items(),
+            ("data", f"{data['dataset']}: {data['seen']} seen and {data['unseen']} unseen classes"),
+            ("data sha256", data_hash),
+            ("degradation", testbed["degradation"]),
+            ("heads of unseen classes", testbed["unseen_head"]),
+            ("rebuild and compare", repeat),
+        ]
+
+    def measure_page(self, result: MeasureResult) -> dict[str, Any]:
+        """Readings against evidence, and what went wrong."""
+        return {
+            "figure": scatter(result, self.evidence.known),
+            **_told(result),
+            "readings": [self._reading(*reading) for reading in result.outcomes.items()],
+        }
+
+    def _reading(self, network: str, outcome: Outcome) -> dict[str, Any]:
+        known = self.evidence.known[network]
+        error = outcome.result.get("detail", {}).get("standard_error")
+        return {
+            "network": network,
+            "weights": short_count(known["weights"]),
+            "value": "" if outcome.value is None else f"{outcome.value:.6g}",
+            "standard_error": f"{error:.2g}" if isinstance(error, (int, float)) else "",
+            "status": str(outcome.status),
+            "reason": outcome.reason,
+            "truth": [known[name][HEADLINE] for name in SLICES],
+            "seconds": outcome.cost.seconds + outcome.cost.shared_seconds,
+        }
+
+    def figures(self, result: MeasureResult) -> dict[str, Figure]:
+        """Marginals and heat maps of every family, and the readings."""
+        found = {}
+        for family, cube in self.evidence.cubes.items():
+            point = self.evidence.trade_offs[family]
+            found[f"marginals-{family}.pdf"] = marginal_figure(cube, point)
+            found[f"error-{family}.pdf"] = heat_maps(cube, "error_mean", point)
+        return found | super().figures(result)
+
+
+def _wrong(result: MeasureResult) -> list[WorstPair]:
+    return [] if result.score is None else list(result.score.worst)
+
+
+def _told(result: MeasureResult) -> dict[str, Any]:
+    """Where a measure fails, in sentences, and its sign-error by part."""
+    wrong, score = _wrong(result), result.score
+    parts = [] if score is None else score.parts
+    return {
+        "wrong": len(wrong),
+        "judgements": sum(part.pairs for part in parts if part.statistic == HEADLINE),
+        "worst": [_explained(result, pair) for pair in wrong[:_WORST_TOLD]],
+        "parts": [
+            {"part": part, "slice": SLICE_NAMES[part.slice], "statistic": _STATISTICS[part.statistic]}
+            for part in parts
+        ],
+    }
+
+
+def _explained(result: MeasureResult, pair: WorstPair) -> dict[str, str]:
+    """Why a pair counts against the measure, in a sentence."""
+    better, worse = short_name(pair.better), short_name(pair.worse)
+    digits = 4
+    while digits < 17 and f"{pair.reading_better:.{digits}g}" == f"{pair.reading_worse:.{digits}g}":
+        digits += 1  # they differ further behind the point
+    first, second = (
+        f"{result.direction * value:.{digits}g}" for value in (pair.reading_better, pair.reading_worse)
+    )
+    return {
+        "family": pair.family,
+        "slice": SLICE_NAMES[pair.slice],
+        "sentence": f"{better} errs less than {worse} ({pair.error_better:.3f} against "
+        f"{pair.error_worse:.3f}), but {result.name} reads {first} for {better} and {second} for {worse}.",
+        "certainty": f"{pair.certainty:.1f}",
+    }
+
+
+def _bounds(point: TradeOff) -> list[tuple[str, str]]:
+    """The rows of the paper's Tables 2 and 3."""
+    return [
+        ("generalization bound", f"{point.generalization_bound:.3f}"),
+        ("diversity bound", f"{point.diversity_bound:.3f}"),
+        ("SSIM, lower bound", f"{point.ssim:.3f}"),
+        ("zero-shot share, upper bound", f"{point.zero_shot:.3f}"),
+        ("model size", f"{short_count(point.model_size)} weights"),
+    ]

@@ -1,0 +1,100 @@
+"""The truths of a testbed: both slices of every family's cube, with their resamples.
+
+Cubes hold, beside their statistics, which held-out images every model got right, so that the truth can be
+resampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from genbench.errors import UserError
+from genbench.scoring.practical import RESAMPLES, STATISTICS, PracticalTruth, Slice
+from genbench.testbed.cube import summaries
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["practical_truth"]
+
+Array = NDArray[np.float64]
+
+
+def practical_truth(
+    cubes: Mapping[str, xr.Dataset], *, resamples: int = RESAMPLES, seed: int = 0
+) -> PracticalTruth:
+    """From the cube of every family; each must hold `right` and `image_class`."""
+    slices = {}
+    for family, cube in cubes.items():
+        if "right" not in cube or "image_class" not in cube.coords:
+            raise UserError(
+                f"the cube of {family} does not say which images were classified right, so no interval "
+                "can be given; build it with `genbench run --from-scratch`"
+            )
+        slices[family, "robustness"] = _slice(cube, {"zero_shot": 0.0}, resamples, seed)
+        slices[family, "zero_shot"] = _slice(cube, {"ssim": 1.0}, resamples, seed)
+    return PracticalTruth(
+        models={family: [str(m) for m in cube["model"].values] for family, cube in cubes.items()},
+        weights={
+            str(model): float(count)
+            for cube in cubes.values()
+            for model, count in zip(cube["model"].values, cube["weights"].values, strict=True)
+        },
+        slices=slices,
+    )
+
+
+def _slice(cube: xr.Dataset, where: Mapping[str, float], resamples: int, seed: int) -> Slice:
+    """Marginals of the slice at one level of one axis, over the levels of the other."""
+    ((axis, level),) = where.items()
+    found = np.flatnonzero(np.abs(cube[axis].values - level) < 1e-9)
+    if not len(found):
+        raise UserError(f"the cube has no level {axis} = {level:g}, where one of its two slices lies")
+    other = "ssim" if axis == "zero_shot" else "zero_shot"
+    part = cube.isel({axis: int(found[0])})
+    wrong = 1 - part["right"].transpose(other, "model", "image").values.astype(np.float32)
+    labels = np.asarray(cube["image_class"].values, dtype=np.int64)
+    # A class is part of a cell where its error is a number.
+    present = np.isfinite(part["error"].isel(model=0).transpose(other, "class").values)
+    levels, models = wrong.shape[:2]
+    classes = present.shape[1]
+    exact = np.zeros((levels, models, classes))
+    drawn = np.zeros((levels, models, resamples, classes), dtype=np.float32)
+    for label, share in enumerate(_shares(labels, classes, resamples, seed)):
+        inside = present[:, label]
+        chosen = wrong[inside][:, :, labels == label]
+        exact[inside, :, label] = chosen.mean(axis=2, dtype=np.float64)
+        drawn[inside, :, :, label] = chosen @ share.T
+    truth, resampled = (_marginals(errors, present) for errors in (exact, drawn))
+    return Slice(int(np.isin(labels, np.flatnonzero(present.any(axis=0))).sum()), truth, resampled)
+
+
+def _shares(
+    labels: NDArray[np.int64], classes: int, resamples: int, seed: int
+) -> Iterator[NDArray[np.float32]]:
+    """For each class, how often every image of it is drawn, as a share: (resamples, images of the class).
+
+    A function of the labels and the seed alone: both slices and all families are resampled alike.
+    """
+    generator = np.random.default_rng(seed)
+    for label in range(classes):
+        images = int((labels == label).sum())
+        counts = generator.multinomial(images, np.full(images, 1 / images), size=resamples)
+        yield (counts / images).astype(np.float32)
+
+
+def _marginals(errors: NDArray[Any], present: NDArray[np.bool_]) -> dict[str, Array]:
+    """Statistics over the classes of each level, mean over levels.
+
+    errors : (level, model, ..., class); the result is (..., model).
+    """
+    total: dict[str, Any] = dict.fromkeys(STATISTICS, 0.0)
+    for level, inside in enumerate(present):
+        # Leaving absent classes out here, where they are the same for all, beats skipping NaN everywhere.
+        for name, values in summaries(errors[level][..., inside]).items():
+            total[name] = total[name] + np.moveaxis(values, 0, -1) / len(present)
+    return total

@@ -1,0 +1,222 @@
+"""Recorded readings that ship with genbench: what counts, what is left out, and the ranks they give."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genbench.cli.leaderboard import _folders
+from genbench.leaderboard.build import Folders, build, stale
+from genbench.plugin.registry import Entry, Source, load_registry
+from genbench.records import references
+from genbench.records.references import REFERENCES, find_references, reference_text
+from genbench.records.validate import read_record
+from genbench.report.runs import ranked
+from genbench.run.plan import Plan, make_plan
+from genbench.suites.evidence_packs import find_pack, shipped_evidence
+from genbench.suites.kind import kind_of
+from genbench.suites.suite import load_suite
+
+ROOT = Path(__file__).parent.parent
+BOARDS = ROOT / "leaderboards"
+SUITES = ["mini", "nin-digits"]
+SHA = "0" * 64
+
+Change = Callable[[dict[str, Any]], object]
+
+
+def plan_of(name: str, **options: Any) -> Plan:
+    suite = load_suite(name, **options)
+    return make_plan(suite, [], pack=find_pack(suite))
+
+
+def board(name: str) -> dict[str, dict[str, Any]]:
+    document = json.loads((BOARDS / f"{name}.json").read_text())
+    return {row["measure"]: row for row in document["rows"]}
+
+
+@pytest.fixture
+def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of mini's file, which genbench takes for the one that ships."""
+    monkeypatch.setattr(references, "REFERENCES", tmp_path)
+    return Path(shutil.copy(REFERENCES / "mini.json", tmp_path))
+
+
+def changed(file: Path, change: Change) -> None:
+    document = json.loads(file.read_text())
+    change(document)
+    file.write_text(json.dumps(document))
+
+
+def of_measure(name: str, **fields: Any) -> Change:
+    """A change of what the file says of one measure."""
+
+    def change(document: dict[str, Any]) -> None:
+        found = next(one for one in document["measures"] if one["measure"]["name"] == name)
+        for key, values in fields.items():
+            found[key] = {**found[key], **values} if isinstance(values, Mapping) else values
+
+    return change
+
+
+# -- one list, one rank ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_what_ships_is_what_the_records_of_the_board_give(name: str) -> None:
+    records = [read_record(path) for path in sorted((BOARDS / "records" / name).iterdir())]
+    assert {record.name for record in records} == board(name).keys()
+    kind = kind_of(load_suite(name))
+    assert (REFERENCES / f"{name}.json").read_text() == reference_text(records, kind)
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_a_run_has_the_measures_of_the_board_in_its_ranks(name: str) -> None:
+    known = find_references(plan_of(name))
+    # What a run asks for is read anew and scored anew; the readings are those of the record.
+    anew = {"path_norm", "baseline_random", "baseline_constant", "baseline_size"}
+    results = [
+        replace(one, recorded=None, reference=False) if one.name in anew else one for one in known.values()
+    ]
+    judged = shipped_evidence(name).judge(results)
+    rows = board(name)
+    assert {one.name: rank for rank, one in ranked(judged.results)} == {
+        measure: row["rank"] for measure, row in rows.items()
+    }
+    for one in judged.results:
+        row = rows[one.name]["sign_error"]
+        assert (one.score and round(one.score.value, 6)) == (row and row["value"]), one.name
+
+
+def test_measures_of_the_run_itself_are_left_out() -> None:
+    everyone = find_references(plan_of("mini"))
+    assert find_references(plan_of("mini"), but=["path_norm"]).keys() == everyone.keys() - {"path_norm"}
+
+
+def test_a_run_on_some_networks_gets_the_readings_of_those() -> None:
+    chosen = ["mini-clip:rn4", "mini-clip:rn16", "mini-clip:rn8"]
+    known = find_references(plan_of("mini", changes={"testbed.backbones": chosen}))
+    assert known.keys() == board("mini").keys()
+    assert {network for one in known.values() for network in one.outcomes} == set(chosen)
+
+
+# -- what does not count -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document.update(evidence=SHA),
+        lambda document: document.update(subject_version=document["subject_version"] + 1),
+        lambda document: document.update(schema=document["schema"] + 1),
+        lambda document: document["networks"].pop(),
+        lambda document: document["networks"].__setitem__(0, "another"),
+        lambda document: document.update(unknown=1),
+        lambda document: document.pop("measures"),
+        of_measure("path_norm", values=[1.0]),
+        of_measure("path_norm", values=["one"] * 13),
+    ],
+    ids=[
+        "other evidence", "other subject version", "other schema", "a network less", "another network",
+        "unknown field", "no measures", "too few values", "no numbers",
+    ],
+)  # fmt: skip
+def test_a_stale_or_damaged_file_gives_no_rows_and_no_error(mini: Path, change: Change) -> None:
+    assert find_references(plan_of("mini"))
+    changed(mini, change)
+    assert find_references(plan_of("mini")) == {}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": "\xff"}', b"null"])
+def test_a_file_that_is_no_json_gives_no_rows_and_no_error(mini: Path, content: bytes) -> None:
+    mini.write_bytes(content)
+    assert find_references(plan_of("mini")) == {}
+
+
+def test_without_the_file_there_are_no_rows_and_no_error(mini: Path) -> None:
+    mini.unlink()
+    assert find_references(plan_of("mini")) == {}
+
+
+def test_without_the_pack_there_are_no_rows() -> None:
+    assert find_references(make_plan(load_suite("mini"), [])) == {}
+
+
+def test_a_measure_recorded_in_another_version_is_left_out_alone(mini: Path) -> None:
+    everyone = find_references(plan_of("mini"))
+    changed(mini, of_measure("path_norm", measure={"version": "0"}))
+    assert find_references(plan_of("mini")).keys() == everyone.keys() - {"path_norm"}
+
+
+def test_a_measure_that_is_installed_in_another_version_is_left_out_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    everyone = find_references(plan_of("mini"))
+    measures = load_registry().measures
+    newer = replace(measures["path_norm"].item, version="99")
+    monkeypatch.setitem(measures, "path_norm", Entry(newer, measures["path_norm"].source))
+    assert find_references(plan_of("mini")).keys() == everyone.keys() - {"path_norm"}
+
+
+def test_a_built_in_measure_that_is_gone_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(load_registry().measures, "path_norm")
+    assert "path_norm" not in find_references(plan_of("mini"))
+
+
+def test_a_plugins_measure_stays_where_the_plugin_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(load_registry().measures, "example", raising=False)
+    assert "example" in find_references(plan_of("mini"))
+
+
+def test_a_plugins_measure_gives_way_to_anothers_of_that_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    item = replace(load_registry().measures["path_norm"].item, name="example")
+    source = Source("package", "mine", "someone-elses-package", "1.0", "mine")
+    monkeypatch.setitem(load_registry().measures, "example", Entry(item, source))
+    assert "example" not in find_references(plan_of("mini"))
+
+
+# -- where they come from ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    """Boards of three records, built, with the references that they give."""
+    records = tmp_path / "boards" / "records" / "mini"
+    records.mkdir(parents=True)
+    for name in ("path_norm", "params", "baseline_random"):
+        shutil.copy(BOARDS / "records" / "mini" / f"{name}.json", records)
+    made = Folders(tmp_path / "boards", records.parent, tmp_path / "references")
+    build(made)
+    return made
+
+
+def test_check_complains_about_references_that_the_records_do_not_give(folders: Folders) -> None:
+    assert folders.references is not None
+    file = folders.references / "mini.json"
+    assert stale(folders) == []
+    text = file.read_text()
+    file.write_text(text.replace('"seconds":', '"seconds": '))
+    assert stale(folders) == [f"{file} is not what the records give"]
+    file.unlink()
+    assert stale(folders) == [f"{file} is not what the records give"]
+    build(folders)
+    assert file.read_text() == text
+
+
+def test_only_the_boards_of_the_checkout_make_what_ships(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert _folders(Path("leaderboards"), None).references == REFERENCES
+    assert _folders(tmp_path, None).references is None
+    assert _folders(Path("leaderboards"), tmp_path).references is None
