@@ -209,7 +209,8 @@ def quick_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store in which the suite mini-quick was run from scratch with `params`; not to be changed."""
 
     def build(folder: Path) -> None:
-        arguments = ("run", "--suite", "mini-quick", "--measure", "params", "--store", "store", "--json")
+        store = folder / "store"
+        arguments = ("run", "--suite", "mini-quick", "--measure", "params", "--store", store, "--json")
         done = in_process(*arguments, cwd=folder)
         assert done.returncode == 0, done.stderr
         (folder / "run.json").write_text(done.stdout)
