@@ -16,6 +16,7 @@ from typing import Any
 from jinja2 import Environment, nodes
 from rooms import modules, room
 
+from genbench.packs.manifest import Manifest
 from genbench.plugin.registry import BUILT_IN, load_registry
 from genbench.run.plan import Plan
 from genbench.suites.evidence import Evidence
@@ -42,7 +43,7 @@ COMMANDS = {
     "genbench.cli.tradeoff": "testbed",
     "genbench.cli.author": "collection",
 }
-"""Commands about one kind: they may call its functions, and decide by the kind as little as others."""
+"""Commands about one kind: they may name it and call its functions, and decide by it as little as others."""
 ONLY_THERE = {"families", "resolved", "require_cubes"}
 """Asked by those commands alone: elsewhere "has it families?" would be "is it a testbed?"."""
 DEFAULT = ("genbench.suites.suite", "_DEFAULT_KIND")
@@ -76,7 +77,8 @@ def classes_of_kinds() -> frozenset[str]:
 @cache
 def parts_of_kinds() -> frozenset[str]:
     """Tables of suites and parts of packs that only some kinds have."""
-    sets = [{*kind.tables, *kind.manifest.__struct_fields__} for kind in kinds().values()]
+    every = Manifest.__struct_fields__
+    sets = [{*kind.tables, *kind.manifest.__struct_fields__}.difference(every) for kind in kinds().values()]
     return frozenset(set.union(*sets) - set.intersection(*sets))
 
 
@@ -180,7 +182,7 @@ class _Finder:
     def _literal(self, text: str, node: ast.AST) -> Iterator[str]:
         if self.module == COMPOSITION or id(node) in self.default:
             return
-        if text in kinds():
+        if text in kinds() and text != COMMANDS.get(self.module):
             yield f"names the kind {text!r}"
         if self._is_room(text.partition(":")[0]):
             yield f"names the module {text!r}"
@@ -251,6 +253,8 @@ class _Finder:
     def _attribute(self, owner: str, attr: str) -> Iterator[str]:
         if owner in SEAM and attr not in asked_of(owner) and not hasattr(str, attr):
             yield f"asks {owner} for {attr}, which not every kind has"
+        if owner == "manifest" and attr in parts_of_kinds():
+            yield f"takes {attr}, which only some kinds have"
         if attr in ONLY_THERE and owner not in ("self", "") and self.module not in COMMANDS:
             yield f"asks {owner} for {attr}"
 

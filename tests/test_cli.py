@@ -101,7 +101,9 @@ def test_the_main_job(run, tmp_path, tiny_suite) -> None:
     lines = [line.split("\t") for line in result.stdout.splitlines()]
     assert ["network", "reading", "status", "gap", "seconds"] in lines
     assert sum(row[0].startswith("width=") and row[2] == "ok" and float(row[1]) > 0 for row in lines) == 3
-    scores = {row[0]: row[1] for row in lines if row[0] in ("path_norm", "baseline_constant")}
+    head = next(row for row in lines if row[:2] == ["measure", "rank"])
+    column = head.index("sign error")
+    scores = {row[0]: row[column] for row in lines if row[0] in ("path_norm", "baseline_constant")}
     assert scores["baseline_constant"] == "0.500"
     assert 0 <= float(scores["path_norm"]) <= 1
     plan = json.loads(run("plan", "--measure", "path_norm", "--suite", tiny_suite, "--json").stdout)

@@ -109,7 +109,7 @@ def test_a_failed_reading_is_tried_again_and_a_kept_one_is_not(run, tmp_path, ti
 def test_a_measure_s_process_maps_no_held_out_file(run, tmp_path, tiny_suite) -> None:
     """The evidence is computed by the same worker, and yet a measure finds no trace of it."""
     plan = plan_population(load_suite(str(tiny_suite)))
-    hidden = [cell.key for cell in (plan.heldout_data, *plan.blocks, *plan.evidence)]
+    hidden = [cell.key for cell in (plan.heldout_data, *plan.blocks, *plan.truths)]
     (tmp_path / "spy.py").write_text(
         "import genbench\n"
         "@genbench.measure\ndef spy(subject):\n    'Looks around.'\n"

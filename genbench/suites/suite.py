@@ -107,7 +107,7 @@ def read_suite(path: Path, *, quick: bool = False, changes: Mapping[str, Any] | 
         content = _merged(path, content, quick_changes)
     for key, value in (changes or {}).items():
         content = _changed(content, key, value)
-    top = {"name": Text, "summary": Text, "kind": one_of(tuple(sorted(load_registry().suite_kinds)))}
+    top = {"name": Text, "summary": Text, "kind": one_of(_kinds())}
     if "kind" in content:
         check(path, "kind", content["kind"], top["kind"])
     kind = load_kind(content.get("kind", _DEFAULT_KIND))
@@ -122,6 +122,11 @@ def read_suite(path: Path, *, quick: bool = False, changes: Mapping[str, Any] | 
         "changes": dict(changes or {}),
     }
     return kind.read(path, content, common)
+
+
+def _kinds() -> list[str]:
+    """Names of all kinds, the usual one first."""
+    return sorted(load_registry().suite_kinds, key=lambda name: (name != _DEFAULT_KIND, name))
 
 
 def _changed(content: dict[str, Any], key: str, value: object) -> dict[str, Any]:
