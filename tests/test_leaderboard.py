@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 from conftest import Run
-from genbench.suites.evidence_old import suite_evidence
 from test_records import make_record, numbers, write
 
 from genbench.errors import UserError
@@ -25,6 +24,8 @@ from genbench.records.convert import convert
 from genbench.records.record import Record
 from genbench.records.validate import read_record
 from genbench.records.write import body_hash
+from genbench.suites.evidence_packs import shipped_evidence
+from genbench.testbed.evidence import TestbedEvidence
 
 COMMITTED = Path(__file__).parent.parent / "leaderboards"
 HOSTILE = (
@@ -113,8 +114,10 @@ def test_a_tampered_record_stops_the_build_in_one_sentence(boards, run: Run) -> 
 def error_of_every_network() -> dict[str, float]:
     """The truth of `mini` itself: the mean error over both slices of its family's cube."""
     found = {}
-    for family, models in suite_evidence("mini").suite.families().items():
-        error = suite_evidence("mini").cubes[family]["error"].mean("class")
+    evidence = shipped_evidence("mini")
+    assert isinstance(evidence, TestbedEvidence)
+    for family, models in evidence.suite.families().items():
+        error = evidence.cubes[family]["error"].mean("class")
         for model in models:
             robustness = error.sel(model=model, zero_shot=0)
             zero_shot = error.sel(model=model).sel(ssim=1)
