@@ -279,7 +279,7 @@ def _hook_samples(folder: Path) -> Iterator[tuple[str, str, str, set[str]]]:
     from genbench.plugin.registry import load_registry
 
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_deterministic_debug_mode("warn")
     registry = load_registry()
     key = cell_key("sample", {"a": [1, 0.5, "b"]})
     yield "keys", "a cell and a seed", _digest(key, derive_seed("sample", 1)), set()

@@ -174,11 +174,11 @@ def _plan(choice: SuiteChoice, specs: tuple[str, ...], all_measures: bool, store
     others = [e for e in load_registry().measures.values() if e.item.name not in asked]
     if all_measures:
         chosen += others
-        asked = {entry.item.name for entry in chosen}
-    else:
-        # The baselines are the anchors of every table; they cost next to nothing.
-        anchors = [e for e in others if e.item.category == "baseline" and e.source.kind == BUILT_IN]
-        known = stored_measures(suite, [e for e in others if e not in anchors], store, pack)
-        chosen += [e for e in others if e in anchors or e in known]
-    plan = make_plan(suite, chosen, asked=asked, pack=pack)
-    return replace(plan, references=find_references(plan, but=[e.item.name for e in chosen]))
+        return make_plan(suite, chosen, pack=pack)
+    references = find_references(make_plan(suite, [], pack=pack), but=asked)
+    unknown = [entry for entry in others if entry.item.name not in references]
+    # The baselines are the anchors of every table, computed where their readings are not recorded.
+    anchors = [e for e in unknown if e.item.category == "baseline" and e.source.kind == BUILT_IN]
+    known = stored_measures(suite, [e for e in unknown if e not in anchors], store, pack)
+    chosen += [e for e in unknown if e in anchors or e in known]
+    return replace(make_plan(suite, chosen, asked=asked, pack=pack), references=references)

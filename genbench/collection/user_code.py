@@ -189,7 +189,7 @@ def users_code(function: UserFunction) -> Iterator[Callable[..., Any]]:
     import torch
 
     threads, dtype, path = torch.get_num_threads(), torch.get_default_dtype(), list(sys.path)
-    deterministic = torch.are_deterministic_algorithms_enabled()
+    deterministic = torch.get_deterministic_debug_mode()
     gradients = torch.is_grad_enabled()
     sys.path.insert(0, str(Path(function.file).parent))
     try:
@@ -201,7 +201,7 @@ def users_code(function: UserFunction) -> Iterator[Callable[..., Any]]:
         sys.path[:] = path
         torch.set_num_threads(threads)
         torch.set_default_dtype(dtype)
-        torch.use_deterministic_algorithms(deterministic, warn_only=True)
+        torch.set_deterministic_debug_mode(deterministic)
         torch.set_grad_enabled(gradients)
 
 

@@ -162,7 +162,8 @@ def _run_job(host: ReadingHost, job: Job) -> Outcome:
 def prepare_torch() -> None:
     """One thread and deterministic kernels, so that bits depend on neither workers nor load."""
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # As `use_deterministic_algorithms(True, warn_only=True)`, which also imports torch's compiler: a second.
+    torch.set_deterministic_debug_mode("warn")
 
 
 def main(parent: int, scratch: Path) -> None:

@@ -126,7 +126,7 @@ def read_suite(path: Path, *, quick: bool = False, changes: Mapping[str, Any] | 
 
 def _kinds() -> list[str]:
     """Names of all kinds, the usual one first."""
-    return sorted(load_registry().suite_kinds, key=lambda name: (name != _DEFAULT_KIND, name))
+    return [_DEFAULT_KIND, *sorted(load_registry().suite_kinds.keys() - {_DEFAULT_KIND})]
 
 
 def _changed(content: dict[str, Any], key: str, value: object) -> dict[str, Any]:
