@@ -478,5 +478,8 @@ def test_it_works_from_a_host_too(browser, site) -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         for page in ("mini/measures/path_norm.html", "nin-digits/measures/near_the_gap.html"):
             browser.get(f"http://127.0.0.1:{server.server_port}/{page}")
-            assert browser.find_elements("css selector", ".plot .scatterlayer .point")
+            # Files come one by one from a host: figures are drawn when the last of them is there.
+            WebDriverWait(browser, 30).until(
+                lambda page: page.find_elements("css selector", ".plot .scatterlayer .point")
+            )
         server.shutdown()
