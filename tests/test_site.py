@@ -472,6 +472,8 @@ def test_a_hostile_summary_does_nothing(browser, site) -> None:
 
 
 def test_it_works_from_a_host_too(browser, site) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
     handler.log_message = lambda *_: None  # type: ignore[attr-defined]
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
