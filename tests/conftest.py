@@ -112,6 +112,8 @@ def in_process(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess
         stack.enter_context(contextlib.chdir(cwd))
         stack.enter_context(mock.patch.dict(os.environ, environment(), clear=True))
         stack.enter_context(mock.patch.object(sys, "argv", ["genbench", *words]))
+        # pytest keeps every core busy: a command's second worker would only cost another start of torch.
+        stack.enter_context(mock.patch.object(os, "cpu_count", return_value=1))
         try:
             main(words)
         except SystemExit as end:

@@ -127,7 +127,7 @@ def test_a_file_of_that_kind_is_checked_by_the_kind(genbench: Genbench, folder: 
     assert "linear.train_size = 1, expected an integer of at least 10" in said.err
     (folder / "wrong.toml").write_text(text.replace('"linear"', '"linar"'))
     said = genbench("plan", "--suite", "wrong.toml", "--measure", "params", code=2)
-    assert "expected one of 'linear', 'population', 'testbed'" in said.err.replace("'collection', ", "")
+    assert "expected one of 'population', 'linear', 'testbed'" in said.err.replace("'collection', ", "")
 
 
 def test_plan_names_its_steps_and_asks_its_forecast(genbench: Genbench, folder: Path) -> None:
