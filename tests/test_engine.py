@@ -177,13 +177,13 @@ def test_any_number_of_workers_gives_the_same_bits(run, tmp_path) -> None:
     results = {}
     builtin = [name for name, entry in load_registry().measures.items() if entry.source.kind == "built-in"]
     chosen = [option for name in builtin for option in ("--measure", name)]
-    for jobs in ("1", "2", "4"):
+    for jobs in ("1", "4"):
         result = run("run", *chosen, "--suite", "tiny.toml", "--json", "--store", f"w{jobs}", "--jobs", jobs)
         assert result.returncode == 0, result.stdout + result.stderr
         results[jobs] = readings(result.stdout)
     assert len(results["1"]) == 2 * len(builtin)
-    assert results["1"] == results["2"] == results["4"]
-    assert cell_files(tmp_path / "w1") == cell_files(tmp_path / "w2") == cell_files(tmp_path / "w4")
+    assert results["1"] == results["4"]
+    assert cell_files(tmp_path / "w1") == cell_files(tmp_path / "w4")
 
 
 def test_two_runs_share_a_store(tmp_path, reference) -> None:
