@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from conftest import Run
+from numpy.typing import NDArray
 from test_records import make_record, numbers, write
 
 from genbench.errors import UserError
@@ -152,9 +155,70 @@ def test_ranks_that_follow_from_the_truth(tmp_path) -> None:
     assert value["wrong"] == pytest.approx(1 - value["right"])
 
 
+def errors_by_hand(cube: Any, draws: int) -> list[NDArray[np.float64]]:
+    """(draws, models) in each slice of a cube: the errors of models on held-out images drawn anew.
+
+    Class by class and level by level; the mean over classes, then over levels.
+    """
+    labels, present = cube["image_class"].values, np.isfinite(cube["error"])
+    found = []
+    for fixed, axis in (("zero_shot", "ssim"), ("ssim", "zero_shot")):
+        generator = np.random.default_rng(2026)  # the same images in both slices and all families
+        at = {fixed: 0.0 if fixed == "zero_shot" else 1.0}
+        wrong = 1.0 - cube["right"].sel(at).transpose(axis, "model", "image").values
+        inside = present.sel(at).isel(model=0).transpose(axis, "class").values
+        means = np.full((draws, *wrong.shape[:2], inside.shape[1]), np.nan)
+        for label in range(inside.shape[1]):
+            images = np.flatnonzero(labels == label)
+            for draw_ in range(draws):
+                chosen = generator.choice(images, len(images))
+                means[draw_, ..., label] = wrong[:, :, chosen].mean(axis=-1)
+        levels = [np.mean(means[:, i][..., kept], axis=-1) for i, kept in enumerate(inside)]
+        found.append(np.mean(levels, axis=0))
+    return found
+
+
+def ranks_by_hand(draws: int = 300) -> dict[str, int | None]:
+    """Ranks of `records()` as SPEC defines them, by loops and with random draws of their own."""
+    evidence = shipped_evidence("mini")
+    assert isinstance(evidence, TestbedEvidence)
+    errors = {family: errors_by_hand(cube, draws) for family, cube in evidence.cubes.items()}
+    scores: dict[str, NDArray[np.float64]] = {}
+    for record in records():
+        worse = 1 if record["measure"]["higher_means"] == "worse" else -1
+        reading = {r["subject"]: r["value"] for r in record["readings"] if r["value"] is not None}
+        parts = []
+        for family, slices in errors.items():
+            models = [str(model) for model in evidence.cubes[family]["model"].values]
+            pairs = [
+                (i, j)
+                for i, j in combinations(range(len(models)), 2)
+                if {models[i], models[j]} <= reading.keys()
+            ]
+            for drawn in slices if pairs else []:
+                wrong = [
+                    0.5
+                    - 0.5
+                    * worse
+                    * np.sign(reading[models[i]] - reading[models[j]])
+                    * np.sign(drawn[:, i] - drawn[:, j])
+                    for i, j in pairs
+                ]
+                parts.append(np.mean(wrong, axis=0))
+        if parts:
+            scores[record["measure"]["name"]] = np.mean(parts, axis=0)
+
+    def surely_better(one: str, other: str) -> bool:
+        return bool(np.quantile(scores[other] - scores[one], 0.025) > 0)
+
+    ranks: dict[str, int | None] = dict.fromkeys((r["measure"]["name"] for r in records()), None)
+    return ranks | {name: 1 + sum(surely_better(other, name) for other in scores) for name in scores}
+
+
 def test_rows_are_ranked_with_ties(built) -> None:
     (board,) = read_boards(built.records, built.trust)
-    # Written out, not computed: two that the resamples cannot tell apart, two that are one, and the rest.
+    # Two that the resamples cannot tell apart, two that are one, and the rest.
+    assert {row.name: row.rank for row in board.rows} == ranks_by_hand()
     assert [(row.name, row.rank, row.tied) for row in board.rows] == [
         ("clip_only", 1, ["first"]),
         ("first", 1, ["clip_only"]),

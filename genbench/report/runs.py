@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ from genbench import __version__
 from genbench.display.tables import Table, fitting_columns, print_table, show
 from genbench.engine.cells import Outcome, Status
 from genbench.run.execute import RunResult
-from genbench.scoring.ranking import tied_ranks
 from genbench.suites.pages import Pages
 from genbench.suites.result import MeasureResult
 
-__all__ = ["measure_record", "ranked", "run_record", "show_run"]
+__all__ = ["measure_record", "run_record", "show_run"]
 
 _QUICK = "quick run: a small subset, not comparable with full results"
 _FEW = 3
@@ -100,17 +98,8 @@ def _problems(result: RunResult) -> list[Table | str]:
     return [Table(columns, rows, "readings without a value")] if rows else []
 
 
-def ranked(results: Collection[MeasureResult]) -> list[tuple[int | None, MeasureResult]]:
-    """Rank and measure, best first; measures that the evidence cannot tell apart share a rank."""
-    ranks = tied_ranks([one.score for one in results])
-    return sorted(
-        zip(ranks, results, strict=True),
-        key=lambda row: (row[1].score is None, row[1].score.value if row[1].score else 0.0, row[1].name),
-    )
-
-
 def _show_scores(result: RunResult, pages: Pages) -> None:
-    everyone = ranked(result.measures)
+    everyone = result.judged.ranked
     shown = _concerning([one for _, one in everyone], result.plan.asked)
     columns = {column.label: column for column in result.evidence.columns}
     counts = result.evidence.counts
@@ -175,7 +164,7 @@ def _seconds(outcome: Outcome) -> float:
 def run_record(result: RunResult, table: Path | None = None) -> dict[str, Any]:
     """The run as JSON values."""
     suite, pack = result.plan.suite, result.plan.evidence.pack
-    ranks = {measure.name: rank for rank, measure in ranked(result.measures)}
+    ranks = {measure.name: rank for rank, measure in result.judged.ranked}
     return {
         "genbench": __version__,
         "suite": suite.name,

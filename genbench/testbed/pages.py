@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genbench.display.figures import inlined
+from genbench.display.kept_figures import inlined
 from genbench.display.names import short_count, short_name
 from genbench.display.scatter import Point, ScatterPanel
 from genbench.display.tables import Table
@@ -142,9 +142,9 @@ class TestbedPages(Pages):
                 f"{short_name(str(model))} ({short_count(float(count))})"
                 for model, count in zip(cube["model"].values, cube["weights"].values, strict=True)
             ],
-            "marginals": inlined(marginal_figure(cube, point), f"marginals of {name}"),
+            "marginals": inlined(f"marginals of {name}", marginal_figure, cube, point),
             "heat_maps": [
-                (label, inlined(heat_maps(cube, statistic, point), f"{label} of {name}"))
+                (label, inlined(f"{label} of {name}", heat_maps, cube, statistic, point))
                 for statistic, label in maps.items()
             ],
             "trade_off": [*_bounds(point), *solved],
