@@ -21,7 +21,7 @@ from genbench.leaderboard.build import Folders, build, stale
 from genbench.leaderboard.export import export
 from genbench.leaderboard.recompute import Agreement, draw, what_differs
 from genbench.leaderboard.submission import accept
-from genbench.leaderboard.trust import CONFORMANCE, read_trust, trust_of
+from genbench.leaderboard.trust import Conformance, read_checked, read_recomputed, trust_of
 from genbench.leaderboard.verify import remember
 from genbench.records.convert import convert
 from genbench.records.record import Record
@@ -271,10 +271,11 @@ def typed(name: str, seed: int) -> Record:
 
 def test_trust_is_earned_and_lost(tmp_path) -> None:
     record, other = typed("first", 1), typed("second", 2)
-    passed = {"passed": True, "checks": 9, "genbench": "0.1.0", "findings": {"permuted units": "unchanged"}}
+    findings = {"permuted units": "unchanged"}
+    passed = Conformance(passed=True, checks=9, genbench="0.1.0", findings=findings)
 
     def trust(record: Record) -> Any:
-        return trust_of(record, read_trust(tmp_path, "mini"), read_trust(tmp_path, CONFORMANCE))
+        return trust_of(record, read_recomputed(tmp_path, "mini"), read_checked(tmp_path))
 
     assert trust(record).level == "claimed"
     remember(tmp_path, [record, other], checked={"first": passed})
@@ -295,7 +296,7 @@ def test_trust_is_earned_and_lost(tmp_path) -> None:
 def test_a_broken_trust_file_is_named(tmp_path) -> None:
     (tmp_path / "mini.json").write_text("[1]")
     with pytest.raises(UserError, match="verify again"):
-        read_trust(tmp_path, "mini")
+        read_recomputed(tmp_path, "mini")
 
 
 def test_agreement_is_to_the_bit_or_the_tolerance() -> None:

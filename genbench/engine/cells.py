@@ -121,3 +121,8 @@ class Outcome:
         """The number a reading gave, if it gave one."""
         value = self.result.get("value")
         return None if value is None else float(value)
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """What a measure said beside its number: standard error, samples, layers."""
+        return dict(self.result.get("detail", {}))

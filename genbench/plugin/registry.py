@@ -17,7 +17,7 @@ from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import pluggy
 
@@ -44,8 +44,9 @@ __all__ = [
 
 BUILTIN = "genbench"
 """Name of the plugin that carries everything built in."""
-BUILT_IN = "built-in"
+BUILT_IN: Final = "built-in"
 """Kind of its source."""
+SourceKind = Literal["built-in", "package", "file"]
 
 T = TypeVar("T")
 
@@ -64,8 +65,7 @@ _KINDS: dict[str, type[Any]] = {
 class Source:
     """Where a plugin's code comes from, in words that a worker process can load it from again."""
 
-    kind: str
-    """built-in, package or file."""
+    kind: SourceKind
     plugin: str
     """Entry-point name, "genbench" for the built-ins, or the file's path."""
     distribution: str = ""

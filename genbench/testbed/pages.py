@@ -206,7 +206,7 @@ class TestbedPages(Pages):
 
     def _reading(self, network: str, outcome: Outcome) -> dict[str, Any]:
         known = self.evidence.known[network]
-        error = outcome.result.get("detail", {}).get("standard_error")
+        error = outcome.detail.get("standard_error")
         return {
             "network": network,
             "weights": short_count(known["weights"]),
