@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct, to_builtins
+
 from genbench.keys import cell_key
 
 __all__ = ["KEPT", "Cell", "Cost", "NetworkCells", "Outcome", "Status", "Step", "make_cell"]
@@ -82,9 +84,14 @@ class NetworkCells:
 
 
 def make_cell(
-    step: Step, label: str, inputs: Mapping[str, Any], parents: Mapping[str, Cell] | None = None, **more: Any
+    step: Step,
+    label: str,
+    inputs: Mapping[str, Any] | Struct,
+    parents: Mapping[str, Cell] | None = None,
+    **more: Any,
 ) -> Cell:
     """A cell with the key that its step, inputs and parents' keys give; `more` are fields not in the key."""
+    inputs = to_builtins(inputs) if isinstance(inputs, Struct) else inputs
     keys = {name: parent.key for name, parent in (parents or {}).items()}
     return Cell(cell_key(step.name, {**inputs, "parents": keys}), step, label, inputs, keys, **more)
 
