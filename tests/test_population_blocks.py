@@ -129,7 +129,7 @@ def test_suites_know_every_corruption() -> None:
     ("old", "new", "words"),
     [
         ("[train]", "[train]\nstacked = true", "unknown key 'train.stacked'"),
-        ('"contrast"]', '"snow"]', "each the name of a corruption"),
+        ('"contrast"]', '"rain"]', "each the name of a corruption"),
         ("severities = [1, 5]", "severities = [0]", "each an integer from 1 to 5"),
         ('corruptions = ["gaussian_noise", "contrast"]\n', "", "there is no data.corruptions"),
         ("train_size = [40, 160]\n", "", "'train_size' must be in exactly one of [data]"),

@@ -17,8 +17,8 @@ from genbench.suites.suite import Suite
 __all__ = ["CORRUPTION_NAMES", "DataTable", "PopulationSuite", "TrainTable", "read_population"]
 
 Corruption = Literal[
-    "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "motion_blur", "fog", "brightness",
-    "contrast", "pixelate", "jpeg", "elastic",
+    "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur",
+    "snow", "frost", "fog", "brightness", "contrast", "pixelate", "jpeg", "elastic",
 ]  # fmt: skip
 CORRUPTION_NAMES: tuple[str, ...] = get_args(Corruption)
 """Those of `genbench.data.corruptions`, which imports torch; a test compares the two."""
