@@ -243,6 +243,11 @@ def _values(settings: Mapping[str, Any]) -> int:
         places = 1
     elif settings["architecture"] == "resnet":
         places = 4 * side**2
+    elif settings["architecture"] == "resnetv2":
+        # Two convolutions a block, and the second and third stage are a half and a quarter of the first.
+        places = 3 * int(settings["depth"]) * side**2 // 8
+    elif settings["architecture"] == "simplecnn":
+        places = side**2 // 2
     else:
         places = side**2 // 4
     return max(1, int(settings["batch_size"]) * int(settings["width"]) * places * 20)

@@ -51,7 +51,7 @@ class DataTable(fields.Table, frozen=True):
 class TrainTable(fields.Table, frozen=True):
     """How a network is built and trained; None where the grid says it, or nothing does."""
 
-    architecture: Literal["nin", "fcn", "resnet"] | None = None
+    architecture: Literal["nin", "fcn", "resnet", "simplecnn", "resnetv2"] | None = None
     optimizer: Literal["sgd", "adam", "rmsprop"] | None = None
     momentum: BelowOne | None = None
     weight_decay: fields.NotNegative | None = None
