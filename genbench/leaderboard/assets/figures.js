@@ -110,10 +110,16 @@ function networkMarks(x, y, hyperparameter, colour, template) {
   return traces;
 }
 
+// What measures of this suite are judged by.
+function truth() {
+  return RUNS.truth ?? { name: "gap", values: RUNS.gap };
+}
+
 function gaps(data, colour, hyperparameter) {
-  const traces = networkMarks(data.readings, RUNS.gap, hyperparameter, colour, `%{text}<br>${data.x} %{x:.5g}<br>gap %{y:.4f}<extra></extra>`);
+  const { name, values } = truth();
+  const traces = networkMarks(data.readings, values, hyperparameter, colour, `%{text}<br>${data.x} %{x:.5g}<br>${name} %{y:.4f}<extra></extra>`);
   return [traces, layout(colour, { height: 460, showlegend: true,
-    xaxis: axis(colour, { title: { text: data.x }, type: data.log ? "log" : "linear" }), yaxis: axis(colour, { title: { text: "gap" } }) })];
+    xaxis: axis(colour, { title: { text: data.x }, type: data.log ? "log" : "linear" }), yaxis: axis(colour, { title: { text: name } }) })];
 }
 
 function environments(data, colour) {
@@ -204,8 +210,8 @@ function combinations(data) {
     if (RUNS.converged[place] && data.readings[place] !== null) found.get(key).places.push(place);
   });
   const mean = (places, of) => places.reduce((sum, place) => sum + of[place], 0) / places.length;
-  return [table("", [...names, "networks", "mean reading", "mean gap"], [...found.values()].map(({ values, places }) =>
-    [...values, places.length, ...(places.length ? [String(Number(mean(places, data.readings).toPrecision(5))), mean(places, RUNS.gap).toFixed(3)] : ["–", "–"])]))];
+  return [table("", [...names, "networks", "mean reading", `mean ${truth().name}`], [...found.values()].map(({ values, places }) =>
+    [...values, places.length, ...(places.length ? [String(Number(mean(places, data.readings).toPrecision(5))), mean(places, truth().values).toFixed(3)] : ["–", "–"])]))];
 }
 
 const KINDS = { scatter, heatmaps, marginals, gaps, environments, boxes, shift, severities };
