@@ -50,8 +50,8 @@ class Column:
     score: str
     statistic: str
     part: str = "all"
-    target: str = ""
-    """The truth that measures are judged by, unless given."""
+    target: str = "gap"
+    """The gap stands for whatever measures are judged by."""
 
 
 SHOWN = (
@@ -142,7 +142,7 @@ class PopulationScore:
 
     def shown(self, column: Column) -> dict[str, Any]:
         """The number of a column of tables; `ood` is the mean over all shifts, where there is one."""
-        target = column.target
+        target = self.truth if column.target == "gap" else column.target
         if target == "ood":
             known = ("gap", self.truth)
             shifts = [row[1] for row in self.scores if row[0] == "kendall" and row[1] not in known]
