@@ -56,8 +56,8 @@ the largest: {largest}.
 
 {limits}Blind to an accuracy that is low from the start.""",
 }
-_LIMITS = """Limits: images only, at most 256 of them. The paper gives the range of rotations, ±90°; those of the
-other changes are genbench's. """
+_LIMITS = """Limits: images only, at most 256 of them. The paper gives the range of rotations, ±90°; those of
+the other changes are genbench's. """
 _COLOURS = f"""{_LIMITS}Grey images have no colours; channels must have been standardised alike.
 """
 
