@@ -19,8 +19,8 @@ from genbench.plugin.registry import load_registry
 
 BUILT_IN = {n: e.item for n, e in load_registry().measures.items() if e.source.kind == "built-in"}
 
-NEVER_HERE = {"gradient_noise_var"}
-"""Needs what only training can record; tested with a trace of its own."""
+NEVER_HERE = {"gradient_noise_var", "gi_colour_l0"}
+"""Need what only training can record, and images with colours; tested with a trace or images of their own."""
 
 OF_THE_SPEC = """
 params inverse_margin log_spec_init_main log_spec_orig_main log_prod_of_spec_over_margin log_prod_of_spec
