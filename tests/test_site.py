@@ -118,7 +118,7 @@ def test_the_board_of_a_testbed_has_every_recorded_sign_error(site) -> None:
     scores = {record["measure"]["name"]: record["sign_error"] for record in found}
     data, names = drawn(site), {"mean": "M", "sd": "SD", "p10": "P10"}
     scored = {name: score for name, score in scores.items() if score is not None}
-    assert data["measures"] == sorted(scored, key=lambda name: scored[name]["value"])
+    assert data["measures"] == sorted(scored, key=lambda name: (scored[name]["value"], name))
     assert "silent" not in data["measures"]
     shown = {
         (panel["title"].replace("-", "_"), one["family"], one["statistic"], measure): value

@@ -25,7 +25,8 @@ def error_scatter(results: Sequence[MeasureResult]) -> dict[str, Any] | None:
     `above` is the share of a statistic's sign-errors that exceed ½, as the paper counts them. None without a
     score.
     """
-    scored = sorted((one for one in results if one.score is not None), key=lambda one: one.score.value)
+    scored = [one for one in results if one.score is not None]
+    scored.sort(key=lambda one: (one.score.value, one.name))
     if not scored:
         return None
     found: dict[tuple[str, str, str], dict[str, float]] = {}
