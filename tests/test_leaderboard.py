@@ -464,7 +464,8 @@ def test_the_paper_kit(built, run: Run, tmp_path) -> None:
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
     kit = content(tmp_path / "kit")
-    assert {"table.tex", "papers.bib", "clip_only.pdf", "records/clip_only.json"} <= kit.keys()
+    names = {"table.tex", "papers.bib", "clip_only.pdf", "sign-errors.pdf", "records/clip_only.json"}
+    assert names <= kit.keys()
     assert b"\\textbf{\\texttt{clip\\_only}}" in kit["table.tex"]
     assert b"baseline\\_size" in kit["table.tex"]
     assert b"2010.11924" in kit["papers.bib"]

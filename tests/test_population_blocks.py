@@ -82,7 +82,7 @@ def pool(folder: Path, step: Step, datasets: list[str], **inputs: object) -> Pat
     ("name", "networks"),
     [
         ("nin-digits", 270), ("nin-glyphs", 80), ("nin-fashion", 240), ("nin-cifar10-svhn", 10_000),
-        ("cifar10-ood", 2160), ("domains", 60),
+        ("cifar10-ood", 2160), ("cifar10-simplecnn", 1800), ("cifar10-resnetv2", 1800), ("domains", 60),
     ],
 )  # fmt: skip
 def test_suites_that_ship(name, networks) -> None:
@@ -129,7 +129,7 @@ def test_suites_know_every_corruption() -> None:
     ("old", "new", "words"),
     [
         ("[train]", "[train]\nstacked = true", "unknown key 'train.stacked'"),
-        ('"contrast"]', '"snow"]', "each the name of a corruption"),
+        ('"contrast"]', '"rain"]', "each the name of a corruption"),
         ("severities = [1, 5]", "severities = [0]", "each an integer from 1 to 5"),
         ('corruptions = ["gaussian_noise", "contrast"]\n', "", "there is no data.corruptions"),
         ("train_size = [40, 160]\n", "", "'train_size' must be in exactly one of [data]"),

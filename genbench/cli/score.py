@@ -71,7 +71,7 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
 
     TABLE is a CSV or Parquet file with one row per trained network: hyperparameters (`hp.…`), `seed`, `gap`
     (training minus test accuracy), measures (`complexity.…`), and if there are any `test_error`,
-    `test_size`, `gap_ood…`, `converged`. Other names are given by options, or by a TOML file:
+    `test_size`, `gap_ood…`, `heldout_ece`, `converged`. Other names are given by options, or by a TOML file:
 
     \b
     hyperparameters = ["lr", "depth"]

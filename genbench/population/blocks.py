@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from genbench.engine.store import read_manifest
+from genbench.population.calibration import calibration_errors
 from genbench.population.memory import keep_freed_memory
 from genbench.population.networks import Shape, make_network
 from genbench.population.pools import Choice, heldout_images, shifted_images, training_set
@@ -91,17 +92,22 @@ def judge_block(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Pat
 
     gap = training accuracy − test accuracy; gap_ood_X = training accuracy − accuracy on the shifted set X.
     The gap of a corruption is the mean over its severities, gap_ood_corrupted the mean over all of them.
+    With `calibration`, heldout_ece too: the expected calibration error on the images of the gap.
     """
     block = _result(parents["block"])
     choice = Choice(**block["choice"])
     stack = _stack(Shape(**block["shape"]), parents["block"] / "final.safetensors")
 
+    def logits(images: Tensor) -> Tensor:
+        return stack.evaluate((images.float() / 255 - block["mean"]) / block["std"])
+
     def right(images: Tensor, labels: Tensor) -> Tensor:
-        standard = (images.float() / 255 - block["mean"]) / block["std"]
-        return torch.as_tensor(stack.evaluate(standard).argmax(dim=2) == labels)
+        return torch.as_tensor(logits(images).argmax(dim=2) == labels)
 
     images, labels = heldout_images(parents["heldout"], choice, inside=False)
-    found = right(images, labels)
+    given = logits(images)
+    found = given.argmax(dim=2) == labels
+    errors = calibration_errors(given, labels).tolist() if inputs.get("calibration") else []
     save_file({"right": found, "labels": labels}, out / "evidence.safetensors")
     accuracy = {"": found.double().mean(dim=1)}
     shifted: dict[str, list[Tensor]] = {}
@@ -124,6 +130,7 @@ def judge_block(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Pat
                 "test_size": found.shape[1],
                 "gap": trained["train_accuracy"] - test,
                 **{f"gap_ood_{name}": trained["train_accuracy"] - m[place] for name, m in means.items()},
+                **({"heldout_ece": errors[place]} if errors and math.isfinite(errors[place]) else {}),
                 "shifted_accuracy": {key: float(value[place]) for key, value in accuracy.items() if key},
             }
         )

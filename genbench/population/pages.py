@@ -51,6 +51,10 @@ class PopulationPages(Pages):
 
     def __init__(self, evidence: PopulationEvidence, judged: Judged) -> None:
         super().__init__(evidence, judged)
+        if evidence.truth != "gap":
+            self.truth_name = "calibration error"
+            self.truth_axis = "held-out expected calibration error"
+            self.judged_by = "the expected calibration error on held-out images"
         # Environments are the same for all measures but for readings that are missing.
         score = next((one.score for one in judged.results if one.score is not None), None)
         if score is not None and score.available:
@@ -70,18 +74,18 @@ class PopulationPages(Pages):
 
     @property
     def network_columns(self) -> list[NetworkColumn]:
-        """The gap."""
+        """The truth."""
 
-        def gap(network: str) -> str:
-            found = self.evidence.known[network].get("gap")
+        def truth(network: str) -> str:
+            found = self.evidence.known[network].get(self.evidence.truth)
             return "–" if found is None else f"{found:.3f}"
 
-        return [NetworkColumn(self.truth_name, gap)]
+        return [NetworkColumn(self.truth_name, truth)]
 
     def truth(self, network: str) -> float | None:
-        """The gap of a network that is scored."""
+        """Of a network that is scored."""
         found = self.evidence.known[network]
-        return found.get("gap") if found.get("converged", True) else None
+        return found.get(self.evidence.truth) if found.get("converged", True) else None
 
     def note(self, network: str) -> str:
         """Unconverged networks stay in the table, marked, and out of the score."""
@@ -205,6 +209,7 @@ class PopulationPages(Pages):
         """Every score, readings against gaps, and where it fails."""
         score: PopulationScore | None = result.score
         content: dict[str, Any] = {
+            "truth": self.truth_name,
             "figure": gap_scatter(result, self.evidence.networks),
             "hyperparameters": list(self._overview.grid),
             "cards": _CARDS,
@@ -259,9 +264,9 @@ class PopulationPages(Pages):
         axis = next(iter(self._overview.grid))
         rows = self.evidence.rows
         points = [
-            Point("", f"{axis}={rows[network][f'hp.{axis}']}", value, rows[network]["gap"])
+            Point("", f"{axis}={rows[network][f'hp.{axis}']}", value, truth)
             for network, value in result.values.items()
-            if rows[network].get("converged", True)
+            if (truth := self.truth(network)) is not None
         ]
         if points:
             label = f"{result.name} (higher should mean {result.measure.higher_means})"

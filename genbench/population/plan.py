@@ -123,6 +123,7 @@ def _trained(
     for place, one in enumerate(settings):
         shared = {name: one[name] for name in (*_SHAPE, *_CHOICE, *_RECIPE)}
         groups.setdefault(canonical_json(shared), []).append(place)
+    asked = {"calibration": True} if suite.data.truth == "ece" else {}
     stacks = []
     # The costly ones first: the last to end is then a cheap one.
     for members in sorted(_cut(groups.values(), settings), key=lambda m: -_cost(settings[m[0]], len(m))):
@@ -131,7 +132,7 @@ def _trained(
         judged = make_cell(
             JUDGED,
             f"evaluate {block.label.removeprefix('train ')}",
-            {"step": _VERSION},
+            {"step": _VERSION, **asked},
             parents,
         )
         stacks.append((block, judged, members))
@@ -243,6 +244,11 @@ def _values(settings: Mapping[str, Any]) -> int:
         places = 1
     elif settings["architecture"] == "resnet":
         places = 4 * side**2
+    elif settings["architecture"] == "resnetv2":
+        # Two convolutions a block, and the second and third stage are a half and a quarter of the first.
+        places = 3 * int(settings["depth"]) * side**2 // 8
+    elif settings["architecture"] == "simplecnn":
+        places = side**2 // 2
     else:
         places = side**2 // 4
     return max(1, int(settings["batch_size"]) * int(settings["width"]) * places * 20)

@@ -17,6 +17,7 @@ __all__ = ["Columns", "KnownMeasure", "find_columns", "read_columns", "short_nam
 _SEED = ("seed", "hp.seed")
 _GAP = ("gap", "gen.gap")
 _OOD = ("gap_ood", "gen.gap_ood")
+_OTHER = ("heldout_ece",)
 _TEST_ERROR = ("test_error", "gen.test_error")
 _TEST_ACCURACY = ("test_accuracy", "test_acc", "gen.test_acc", "gen.val_acc")
 _TEST_SIZE = ("test_size", "test_dataset_size")
@@ -47,7 +48,7 @@ class Columns:
     gap: str = ""
     """Training accuracy − test accuracy."""
     ood: tuple[str, ...] = ()
-    """Gaps to shifted test sets."""
+    """Gaps to shifted test sets, and other targets that `genbench score --target` takes."""
     test_error: str = ""
     test_accuracy: str = ""
     """Read as 1 − test error where there is no column of test errors."""
@@ -102,7 +103,7 @@ def find_columns(
 
     Hyperparameters are `hp.…`; measures are `complexity.…`, or without any such column those in
     `known_measures`, which also say which way a measure points; targets are `gap`, `gap_ood_…`,
-    `test_error`, with or without `gen.` before them.
+    `test_error`, with or without `gen.` before them, and `heldout_ece`.
     """
     known = known_measures or {}
     for column in _named(given):
@@ -121,7 +122,8 @@ def find_columns(
         measures=measures,
         seed=seed,
         gap=given.gap or _first(names, _GAP),
-        ood=given.ood or tuple(n for n in names if n.startswith(_OOD) and n not in taken),
+        ood=given.ood
+        or tuple(n for n in names if (n.startswith(_OOD) or n in _OTHER) and n not in (*taken, *measures)),
         test_error=given.test_error or ("" if given.test_accuracy else _first(names, _TEST_ERROR)),
         test_accuracy=given.test_accuracy or _first(names, _TEST_ACCURACY),
         test_size=given.test_size or _first(names, _TEST_SIZE),

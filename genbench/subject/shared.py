@@ -126,9 +126,19 @@ class SharedParts:
     def response_curve(self, pairs: str, layer: int) -> tuple[Tensor, Tensor]:
         """alpha (points,) and right (pairs, points): is the point between x and x' classified as x?
 
-        `pairs`: "intra" or "inter" (class); `layer`: 0, the input, or 1, the output of the first block.
+        `pairs`: "intra" or "inter" (class); `layer`: 0, the input, or 1, 2, …, the output of that block.
         """
         part = self._part(["weights", "training_data"], "response_curve", pairs=pairs, layer=layer)
+        return part["alpha"], part["right"]
+
+    def transformed_curve(self, transformation: str, sweep: str = "folded") -> tuple[Tensor, Tensor]:
+        """alpha (points,) from 0 to 1, and right (examples, points): are changed images classified right?
+
+        `transformation`: "rotation", "horizontal", "vertical" or "colour". `sweep`: "folded", alpha is the
+        size of the change and a point the mean of it either way, or "signed", from one way to the other.
+        """
+        needs = ["weights", "training_data"]
+        part = self._part(needs, "transformed_curve", transformation=transformation, sweep=sweep)
         return part["alpha"], part["right"]
 
     def log_evidence(self) -> Part:
