@@ -135,6 +135,7 @@ def test_suites_know_every_corruption() -> None:
         ("train_size = [40, 160]\n", "", "'train_size' must be in exactly one of [data]"),
         ('stop = "accuracy"', 'stop = "soon"', "train.stop = 'soon'"),
         ('architecture = "fcn"', 'architecture = "vgg"', "train.architecture = 'vgg'"),
+        ('architecture = "fcn"', 'architecture = "resnetv2"', "depth = 1, but a resnetv2 has 8, 14, 20"),
         ("depth = 1", "depth = 1\ndropout = 1.0", "train.dropout = 1.0, expected a number in [0, 1)"),
         ("depth = 1", "depth = 1\nlabel_noise = 0.1", "unknown key 'train.label_noise'"),
         ("[grid]", "[grid]\nlabel_noise = [0.0, 2.0]", "grid.label_noise = 2.0"),

@@ -122,6 +122,7 @@ def read_population(path: Path, content: Mapping[str, Any], common: Mapping[str,
     fields.known_keys(path, "grid", grid, _AXES)
     _check_axes(path, {"data": data.given(), "train": train.given()}, grid)
     _check_images(path, data, grid)
+    _check_depths(path, {**train.given(), **grid})
     values = {name: tuple(values) for name, values in grid.items()}
     return PopulationSuite(**common, data=data, train=train, grid=values)
 
@@ -142,6 +143,18 @@ def _check_axes(path: Path, tables: Mapping[str, Mapping[str, Any]], grid: Mappi
             raise UserError(f"{path}: grid.{axis} = {values!r}, expected a list of distinct values")
         for value in values:
             fields.check(path, f"grid.{axis}", value, kind)
+
+
+def _check_depths(path: Path, given: Mapping[str, Any]) -> None:
+    """Before anything is trained: a ResNetV2 has 6·n + 2 layers."""
+    architectures, depths = (
+        value if isinstance(value, list) else [value] for value in (given["architecture"], given["depth"])
+    )
+    wrong = [depth for depth in depths if depth < 8 or (depth - 2) % 6]
+    if "resnetv2" in architectures and wrong:
+        raise UserError(
+            f"{path}: depth = {wrong[0]}, but a resnetv2 has 8, 14, 20, 26, 32, … layers: 6·n + 2"
+        )
 
 
 def _check_images(path: Path, data: DataTable, grid: Mapping[str, Any]) -> None:
