@@ -73,7 +73,7 @@ def load_network(name: str, network: Path, training: Path) -> TrainedNetwork:
     return TrainedNetwork(
         name=name,
         model=model(_FINAL),
-        initial_model=model(_INITIAL) if (network / _INITIAL).is_file() else None,
+        initial=model(_INITIAL) if (network / _INITIAL).is_file() else None,
         inputs=data["images"].clone(),
         labels=data["labels"].clone(),
         classes=result["classes"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -27,7 +27,8 @@ class TrainedNetwork:
 
     name: str
     model: nn.Module
-    initial_model: nn.Module | None
+    initial: nn.Module | Callable[[], nn.Module] | None
+    """The network as its training started, or what gives it when it is first asked for."""
     inputs: Tensor
     """Training inputs as the network takes them."""
     labels: Tensor
@@ -35,6 +36,13 @@ class TrainedNetwork:
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     trace: Mapping[str, Tensor] | None = None
     """What was recorded while it trained: "loss", "accuracy", each (epochs,)."""
+
+    @cached_property
+    def initial_model(self) -> nn.Module | None:
+        """The network as its training started, where known."""
+        if self.initial is None or isinstance(self.initial, nn.Module):
+            return self.initial
+        return self.initial()
 
     @cached_property
     def folded(self) -> FoldedNetwork | NotApplicable:
@@ -112,7 +120,7 @@ class Subject(SharedParts):
         network = TrainedNetwork(
             name=name,
             model=model,
-            initial_model=None if initial is None else copy.deepcopy(initial).eval(),
+            initial=None if initial is None else copy.deepcopy(initial).eval(),
             inputs=inputs,
             labels=labels,
             classes=classes,
@@ -160,7 +168,7 @@ class Subject(SharedParts):
     def provides(self) -> frozenset[str]:
         """Which of `genbench.plugin.contract.NEEDS` this subject can give."""
         given = {"weights", "training_data", "gradients"}
-        if self._network.initial_model is not None:
+        if self._network.initial is not None:
             given.add("initial_weights")
         if self._network.trace is not None:
             given.add("trace")
