@@ -72,7 +72,7 @@ def load_network(name: str, network: Path, training: Path) -> TrainedNetwork:
     data = load_file(training / _DATA)
     return TrainedNetwork(
         name=name,
-        model=model(_FINAL),
+        final=model(_FINAL),
         initial=model(_INITIAL) if (network / _INITIAL).is_file() else None,
         inputs=data["images"].clone(),
         labels=data["labels"].clone(),

@@ -11,6 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ Work = Callable[[Ask], Mapping[str, Any] | Found]
 """What a child does: JSON values come of it."""
 
 
+_LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+
+
 def run_child(
     pieces: Sequence[Work], limits: Limits, channel: int, output: int, parent: int, *, learn: bool
 ) -> None:
@@ -38,7 +42,7 @@ def run_child(
         cut_off(channel, output, parent)
         faulthandler.enable(file=sys.stderr)
         ask = _asker(channel)
-        known = set(sys.modules)
+        known = len(sys.modules)
         for place, work in enumerate(pieces):
             if place:
                 _forget_peak()
@@ -46,9 +50,10 @@ def run_child(
             limit_memory(limits.memory)
             done = _attempt(place, work, ask)
             _flush()
-            imported = sorted(sys.modules.keys() - known) if learn else []
-            known.update(imported)
-            _send(channel, msgspec.structs.replace(done, imported=imported))
+            if learn and len(sys.modules) > known:
+                done = msgspec.structs.replace(done, imported=_imported_since(known))
+                known = len(sys.modules)
+            _send(channel, done)
     except BaseException:
         # Nothing may unwind into the parent's code, which lives on this stack too.
         with contextlib.suppress(BaseException):
@@ -56,6 +61,11 @@ def run_child(
     finally:
         _flush()
         os._exit(70)
+
+
+def _imported_since(known: int) -> list[str]:
+    """The latest modules; to look at all would touch, and so copy, a page of the parent's for each."""
+    return list(islice(reversed(sys.modules), len(sys.modules) - known))[::-1]
 
 
 def _flush() -> None:
@@ -179,8 +189,8 @@ def _send(channel: int, message: object) -> None:
 
 def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when its parent dies, however the parent dies."""
-    if sys.platform.startswith("linux"):
+    if _LIBC is not None:
         pr_set_pdeathsig = 1
-        ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
+        _LIBC.prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before we asked
         os._exit(72)

@@ -43,6 +43,7 @@ from genbench.engine.readings import READING
 from genbench.engine.steps import load_named, load_step
 from genbench.engine.taking import take
 from genbench.errors import described
+from genbench.plugin.contract import Measure
 from genbench.plugin.registry import BUILT_IN, Source, source_measures
 from genbench.subject.part_messages import PartReply, PartRequest
 from genbench.subject.parts import (
@@ -78,6 +79,8 @@ class ReadingHost:
         self._parts: Kept = {}
         self._refusals: dict[str, str] = {}
         self._limits = Limits(0, 0)
+        self._measures: dict[str, Measure] = {}
+        """genbench's own."""
         self._plugins: dict[Source, PluginProcess] = {}
         self._unready: set[Source] = set()
 
@@ -118,7 +121,8 @@ class ReadingHost:
     ) -> Iterator[tuple[str, Outcome]]:
         """All in one child; again alone what took it down, because its company may have had a part in it."""
         network = self.network()
-        measures = source_measures(source)
+        self._measures = self._measures or source_measures(source)
+        measures = self._measures
         left, suspects = list(readings), []
         while left:
             # Dictionaries of the child: it fills its own copies.

@@ -20,6 +20,7 @@ from genbench.engine.guard import die_with_parent
 from genbench.engine.host import prepare_torch, serve
 from genbench.engine.messages import Build, Built, Start, Started, Stop, Stopped, line, parse
 from genbench.engine.own import NoSubject, build_own, fingerprint
+from genbench.subject.parts import seed_globals
 from genbench.subject.subject import TrainedNetwork
 
 __all__ = ["main"]
@@ -31,6 +32,7 @@ def main(parent: int, control: socket.socket, scratch: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     os.dup2(2, 1)  # what a user's code prints is no answer
     prepare_torch()
+    seed_globals(0)  # imports what seeding needs
     # What is here now stays: collections in a child need not touch, and so copy, its pages.
     gc.collect()
     gc.freeze()

@@ -8,6 +8,7 @@ computed by the host.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import socket
@@ -126,6 +127,8 @@ def _serve(source: Source, limits: Limits, held: TrainedNetwork | None, channel:
         cut_off(channel, os.open(os.devnull, os.O_WRONLY), parent)
         limit_memory(limits.memory)
         measures = source_measures(source, prepare=True)
+        gc.collect()
+        gc.freeze()  # as in the nursery: what readings inherit is not to be copied by their collections
         with socket.socket(fileno=channel) as host:
             _take_orders(host, measures, held)
     finally:
@@ -147,6 +150,8 @@ def _take_orders(host: socket.socket, measures: Mapping[str, Measure], held: Tra
         if order.network.loader and order.network.group != group:
             try:
                 held, group = load_network(order.network), order.network.group
+                if len(order.readings) > 1:
+                    _ = held.model  # once, for all that are forked from here
             except Exception as failure:
                 problem = failure
         for reading in order.readings:

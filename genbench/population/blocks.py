@@ -122,7 +122,7 @@ def load_member(name: str, network: Path, training: Path, place: int) -> Trained
     data = training_set(training, Choice(**block["choice"]))
     return TrainedNetwork(
         name=name,
-        model=_model(shape, network / "final.safetensors", place),
+        final=lambda: _model(shape, network / "final.safetensors", place),
         initial=lambda: _model(shape, network / "initial.safetensors", place),
         inputs=data.images,
         labels=data.labels,
@@ -133,12 +133,11 @@ def load_member(name: str, network: Path, training: Path, place: int) -> Trained
 
 def _model(shape: Shape, weights: Path, place: int) -> nn.Module:
     """One network of a stack; of the file, nothing else is read."""
-    with torch.device("meta"):
-        model = make_network(shape, seed=0)
+    model = make_network(shape, seed=0)
     with safe_open(weights, framework="pt") as file:
         # Copied out of the mapped file, whose alignment could change which vector kernels run.
         state = {key: file.get_slice(key)[place].clone().contiguous() for key in file.keys()}  # noqa: SIM118
-    model.load_state_dict(state, assign=True)
+    model.load_state_dict(state)
     return model.eval()
 
 

@@ -26,9 +26,10 @@ class TrainedNetwork:
     """The originals behind all views of one subject. Measures never get hold of them."""
 
     name: str
-    model: nn.Module
+    final: nn.Module | Callable[[], nn.Module]
+    """The trained network, or what gives it when it is first asked for."""
     initial: nn.Module | Callable[[], nn.Module] | None
-    """The network as its training started, or what gives it when it is first asked for."""
+    """The same of the network as its training started, where known."""
     inputs: Tensor
     """Training inputs as the network takes them."""
     labels: Tensor
@@ -36,6 +37,11 @@ class TrainedNetwork:
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     trace: Mapping[str, Tensor] | None = None
     """What was recorded while it trained: "loss", "accuracy", each (epochs,)."""
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The trained network."""
+        return self.final if isinstance(self.final, nn.Module) else self.final()
 
     @cached_property
     def initial_model(self) -> nn.Module | None:
@@ -119,7 +125,7 @@ class Subject(SharedParts):
                 classes = int(model(inputs[:1]).shape[-1])
         network = TrainedNetwork(
             name=name,
-            model=model,
+            final=model,
             initial=None if initial is None else copy.deepcopy(initial).eval(),
             inputs=inputs,
             labels=labels,

@@ -192,7 +192,7 @@ def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
     pixels, labels = _images(training)
     return TrainedNetwork(
         name=name,
-        model=adapted.eval(),
+        final=adapted.eval(),
         initial=lambda: _network(_backbone(name), result).eval(),
         inputs=backbone.preprocess(pixels),
         labels=labels,
