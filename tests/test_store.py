@@ -206,8 +206,8 @@ def test_failures_are_recorded_but_not_kept(tmp_path) -> None:
     cell = a_cell()
     with Store(tmp_path / "s") as store:
         readings = ReadingTable(store)
-        readings.started(cell)
-        readings.ended(cell, Outcome(Status.CRASHED, "its process died"))
+        readings.started([cell])
+        readings.ended([(cell, Outcome(Status.CRASHED, "its process died"))])
         assert store.read(cell.key) is None
         readings.close()
     with sqlite3.connect(tmp_path / "s" / "readings.sqlite") as connection:

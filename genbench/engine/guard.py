@@ -176,7 +176,7 @@ class _Watch:
     def _reply(self, request: PartRequest) -> None:
         began = time.perf_counter()
         assert self._answer is not None
-        left = PartRequest(request.name, request.options, self._deadline - began)
+        left = msgspec.structs.replace(request, seconds_left=self._deadline - began)
         reply = self._answer(left)
         self._answering += time.perf_counter() - began
         with contextlib.suppress(BrokenPipeError):

@@ -156,7 +156,7 @@ class ReadingHost:
                 yield left[0].key, self._read_importing(source, left[0], limits)
                 left = left[1:]
                 continue
-            for key, outcome in process.read(Order(self._place, left, limits), self._answer):
+            for key, outcome in process.read(Order(self._place, self._part_seed, left, limits), self._answer):
                 yield key, outcome
                 left = left[1:]
 

@@ -149,6 +149,7 @@ class Order(msgspec.Struct, frozen=True):
     """Readings that a plugin's process is to take; it answers with an `Ended` for each, in order."""
 
     network: NetworkPlace
+    part_seed: int
     readings: list[Reading]
     limits: Limits
 

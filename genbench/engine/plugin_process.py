@@ -12,25 +12,27 @@ import gc
 import os
 import select
 import socket
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from genbench.engine.cells import Limits, Outcome, Status
-from genbench.engine.guard import Answer, Ask, kill_group, run_guarded
+from genbench.engine.guard import Answer, Ask, Work, kill_group, run_guarded
 from genbench.engine.guarded import cut_off, limit_memory
-from genbench.engine.messages import Ended, Found, NetworkPlace, Order, Reading, Ready, line, parse
+from genbench.engine.messages import Ended, NetworkPlace, Order, Reading, Ready, line, parse
 from genbench.engine.steps import load_named
 from genbench.engine.taking import take
 from genbench.errors import described
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Source, source_measures
 from genbench.subject.part_messages import PartReply, PartRequest
-from genbench.subject.parts import CountedParts, asked
-from genbench.subject.subject import TrainedNetwork
+from genbench.subject.parts import CountedParts, asked, compute_own, seed_globals
+from genbench.subject.subject import Subject, TrainedNetwork
 
 __all__ = ["PluginProcess", "load_network"]
 
@@ -143,33 +145,64 @@ def _take_orders(host: socket.socket, measures: Mapping[str, Measure], held: Tra
         return parse(lines.readline(), PartReply)
 
     host.sendall(line(Ready()))
-    group = ""
+    group, trip = "", None
     for text in lines:
         order = parse(text, Order)
-        problem = None
-        if order.network.loader and order.network.group != group:
-            try:
-                held, group = load_network(order.network), order.network.group
-                if len(order.readings) > 1:
-                    _ = held.model  # once, for all that are forked from here
-            except Exception as failure:
-                problem = failure
+        if trip is None or order.network.group != group:
+            group, trip = order.network.group, _Network(order, held, forward)
         for reading in order.readings:
-            work = _work(measures, reading, held, problem)
-            outcome = run_guarded(work, order.limits, forward)
+            outcome = run_guarded(trip.work(measures, reading), order.limits, trip.answer)
             host.sendall(line(Ended(reading.key, outcome)))
 
 
-def _work(
-    measures: Mapping[str, Measure],
-    reading: Reading,
-    network: TrainedNetwork | None,
-    problem: Exception | None,
-) -> Callable[[Ask], Found | Mapping[str, Any]]:
-    def work(ask: Ask) -> Found:
-        if problem is not None:
-            raise RuntimeError(f"the subject could not be loaded: {described(problem)}")
-        assert network is not None
-        return take(measures[reading.measure], reading, network, CountedParts({}, {}, asked(ask)))
+class _Network:
+    """One network in the process of a plugin, and what the plugin's measures share of it."""
 
-    return work
+    def __init__(self, order: Order, held: TrainedNetwork | None, forward: Answer) -> None:
+        self._order = order
+        self._forward = forward
+        self._own: dict[str, PartReply] = {}
+        self._network, self._problem = held, ""
+        if order.network.loader:
+            try:
+                self._network = load_network(order.network)
+                if len(order.readings) > 1:
+                    _ = self._network.model  # once, for all that are forked from here
+            except Exception as problem:
+                self._problem = described(problem)
+
+    def work(self, measures: Mapping[str, Measure], reading: Reading) -> Work:
+        """Take a reading."""
+        return lambda ask: take(measures[reading.measure], reading, self._loaded(), _parts(ask))
+
+    def _loaded(self) -> TrainedNetwork:
+        if self._network is None:
+            raise RuntimeError(f"the subject could not be loaded: {self._problem}")
+        return self._network
+
+    def answer(self, request: PartRequest) -> PartReply:
+        """Give a child a part: genbench's own come from the host, the plugin's from here."""
+        if not request.function:
+            return self._forward(request)
+        if request.function not in self._own:
+            limits = Limits(max(request.seconds_left, 0.0), self._order.limits.memory)
+            outcome = run_guarded(partial(self._compute, request.function), limits, self.answer)
+            reply = PartReply(str(outcome.status), outcome.reason)
+            if outcome.status is Status.OK:
+                reply = PartReply(reply.status, seconds=outcome.cost.seconds, **outcome.result)
+            elif outcome.status is not Status.NOT_APPLICABLE:
+                return reply
+            self._own[request.function] = reply
+        return self._own[request.function]
+
+    def _compute(self, function: str, ask: Ask) -> Mapping[str, Any]:
+        seed = self._order.part_seed
+        seed_globals(seed)
+        module, _, name = function.partition(":")
+        subject = Subject(self._loaded(), _parts(ask), seed=seed)
+        value, used = compute_own(getattr(sys.modules[module], name), subject, seed)
+        return {"value": value, "used": sorted(used)}
+
+
+def _parts(ask: Ask) -> CountedParts:
+    return CountedParts({}, {}, asked(ask), ask)

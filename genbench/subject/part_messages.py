@@ -14,6 +14,8 @@ class PartRequest(msgspec.Struct, frozen=True, tag="part"):
 
     name: str
     options: dict[str, Any]
+    function: str = ""
+    """ "module:function" of the reading's own plugin, for a part that is not genbench's."""
     seconds_left: float = 0.0
     """Until the reading's own time is up; filled in by the process that watches it."""
 
@@ -27,3 +29,7 @@ class PartReply(msgspec.Struct, frozen=True):
     file: str = ""
     seconds: float = 0.0
     """That it took to compute, whoever asked first."""
+    value: Any = None
+    """Of a plugin's own part."""
+    used: list[str] = []
+    """What a plugin's own part asked its subject for."""

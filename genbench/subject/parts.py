@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -25,7 +26,7 @@ from genbench.keys import derive_seed
 from genbench.subject.part_messages import PartReply, PartRequest
 
 if TYPE_CHECKING:
-    from genbench.subject.subject import TrainedNetwork
+    from genbench.subject.subject import Subject, TrainedNetwork
 
 __all__ = [
     "CountedParts",
@@ -34,6 +35,7 @@ __all__ = [
     "Part",
     "PartSource",
     "asked",
+    "compute_own",
     "compute_part",
     "computed_here",
     "part_label",
@@ -49,6 +51,10 @@ Part = dict[str, Tensor]
 class PartSource(Protocol):
     """Gives shared parts; every call returns a private copy."""
 
+    def own(self, function: Callable[[Subject], Any], subject: Subject) -> tuple[Any, Iterable[str]]:
+        """What a plugin's `function` gives of a fresh view of `subject`, and what it asked that for."""
+        ...
+
     def get(self, name: str, **options: Any) -> Part:
         """The part called `name`, for example "margins"."""
         ...
@@ -61,8 +67,19 @@ class LocalParts:
         self._network = network
         self._seed = seed
         self._kept: dict[str, Part | NotApplicable] = {}
+        self._own: dict[str, tuple[bytes, frozenset[str]]] = {}
         self.computations: dict[str, int] = {}
         """How often each part was computed."""
+
+    def own(self, function: Callable[[Subject], Any], subject: Subject) -> tuple[Any, Iterable[str]]:
+        """What a plugin's function gives, computed now or before."""
+        name = function_name(function)
+        if name not in self._own:
+            self.computations[name] = self.computations.get(name, 0) + 1
+            value, used = compute_own(function, subject, self._seed)
+            self._own[name] = (msgspec.json.encode(value), used)
+        text, used = self._own[name]
+        return msgspec.json.decode(text), used
 
     def get(self, name: str, **options: Any) -> Part:
         """The part, computed now or before."""
@@ -86,9 +103,22 @@ Fetch = Callable[[str, Mapping[str, Any]], tuple[Part, float]]
 
 
 class CountedParts:
-    """Parts for one reading: those that are kept, the others fetched and kept; says what they took."""
+    """Parts for one reading: those that are kept, the others fetched and kept; says what they took.
 
-    def __init__(self, kept: Kept, refusals: dict[str, str], fetch: Fetch) -> None:
+    Parameters
+    ----------
+    ask : reaches the process of the reading's plugin, which computes the plugin's own parts; without it they
+        are computed here.
+    """
+
+    def __init__(
+        self,
+        kept: Kept,
+        refusals: dict[str, str],
+        fetch: Fetch,
+        ask: Callable[[PartRequest], PartReply] | None = None,
+    ) -> None:
+        self._ask = ask
         self._kept = kept
         self._refusals = refusals
         self._fetch = fetch
@@ -116,22 +146,55 @@ class CountedParts:
         return {key: tensor.clone() for key, tensor in part.items()}
 
 
+    def own(self, function: Callable[[Subject], Any], subject: Subject) -> tuple[Any, Iterable[str]]:
+        """What a plugin's function gives, computed by the plugin's process if there is one."""
+        if self._ask is None:
+            return compute_own(function, subject, subject.seed)
+        name = function_name(function)
+        began = time.perf_counter()
+        reply = self._ask(PartRequest(name, {}, name))
+        self.waited += time.perf_counter() - began
+        _require(reply, name)
+        self.shared_seconds[name] = reply.seconds
+        return reply.value, reply.used
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """ "module:function", by which the process of a plugin finds it."""
+    if "." in function.__qualname__:
+        raise ValueError(f"subject.shared takes a function of a module, not {function.__qualname__}")
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def compute_own(
+    function: Callable[[Subject], Any], subject: Subject, seed: int
+) -> tuple[Any, frozenset[str]]:
+    """Compute a plugin's own part; its randomness depends on the subject and the function alone."""
+    name = function_name(function)
+    view = subject.fresh(seed=derive_seed(seed, "own part", name))
+    # As another process would receive it.
+    return msgspec.json.decode(msgspec.json.encode(function(view))), frozenset(view.used)
+
+
 def asked(ask: Callable[[PartRequest], PartReply]) -> Fetch:
     """Fetches parts from the host process."""
 
     def fetch(name: str, options: Mapping[str, Any]) -> tuple[Part, float]:
         reply = ask(PartRequest(name, dict(options)))
-        if reply.status == "not_applicable":
-            raise NotApplicable(reply.reason)
-        if reply.status == "out_of_memory":
-            raise MemoryError(reply.reason)
-        if reply.status != "ok":
-            label = part_label(name, options)
-            raise RuntimeError(f"the shared part {label} is not available: {reply.reason}")
+        _require(reply, part_label(name, options))
         part = {key: tensor.clone() for key, tensor in load_file(reply.file).items()}
         return part, reply.seconds
 
     return fetch
+
+
+def _require(reply: PartReply, label: str) -> None:
+    if reply.status == "not_applicable":
+        raise NotApplicable(reply.reason)
+    if reply.status == "out_of_memory":
+        raise MemoryError(reply.reason)
+    if reply.status != "ok":
+        raise RuntimeError(f"the shared part {label} is not available: {reply.reason}")
 
 
 def computed_here(network: TrainedNetwork, seed: int, kept: Kept, refusals: dict[str, str]) -> Fetch:

@@ -241,6 +241,16 @@ class Subject(SharedParts):
                 changes.append((parameter - initial[name]).detach())
         return changes
 
+    def shared(self, function: Callable[[Subject], Any]) -> Any:
+        """What `function(subject)` gives, computed once for all measures of a plugin on this network.
+
+        For measures that are columns of one analysis. `function` is one of the plugin's module; what it returns
+        is JSON values, and its `subject` is a fresh view whose seed is the same for all of them.
+        """
+        value, used = self._parts.own(function, self)
+        self.used.update(used)
+        return value
+
     # -- training data -------------------------------------------------------------------------------
 
     def batches(self, batch_size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
