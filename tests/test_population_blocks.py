@@ -358,14 +358,15 @@ def test_a_reading_opens_one_network_of_its_block(finished) -> None:
     subject = plan.networks[5]
     block = folder[subject.network.key]
     loaded = load_member(subject.label, block, folder[plan.training_data.key], **subject.place)
-    for when, model in (("initial", loaded.initial_model), ("final", loaded.model)):
+    networks = {"initial": loaded.initial_model, "final": loaded.model}
+    # Of the files nothing is left: neither themselves nor their other networks.
+    assert block.name not in Path("/proc/self/maps").read_text()
+    for when, model in networks.items():
         one, stacked = model.state_dict(), load_file(block / f"{when}.safetensors")
         place = plan.places[subject.label]
         assert one.keys() == stacked.keys()
         assert all(torch.equal(value, stacked[name][place]) for name, value in one.items())
-        # Of the file nothing is left: neither its other networks nor the file itself.
         assert all(value.untyped_storage().nbytes() == value.nbytes for value in one.values())
-    assert block.name not in Path("/proc/self/maps").read_text()
     assert set(loaded.trace) == {"loss", "accuracy", "gradient_norm", "gradient_variance"}
     assert float(loaded.trace["accuracy"][-1]) == 1.0
 

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--memory", metavar="SIZE", help="Memory limit of one measure, as 4G.  [default: half the machine]"
 )
-@click.option(
-    "--jobs", "-j", type=click.IntRange(min=1), help="Worker processes.  [default: one per core]"
-)
+@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Worker processes.  [default: one per core]")
 @store_option
 @common_options
 def read(

@@ -10,7 +10,18 @@ from typing import Any
 
 from genbench.keys import cell_key
 
-__all__ = ["KEPT", "Assignment", "Cell", "Cost", "Limits", "NetworkCells", "Outcome", "Status", "Step", "make_cell"]
+__all__ = [
+    "KEPT",
+    "Assignment",
+    "Cell",
+    "Cost",
+    "Limits",
+    "NetworkCells",
+    "Outcome",
+    "Status",
+    "Step",
+    "make_cell",
+]
 
 
 class Status(StrEnum):

@@ -1,4 +1,4 @@
-"""A guarded process from inside: cuts itself off from its parent, runs pieces of work, says what came of each."""
+"""A guarded process from inside: it cuts itself off, runs pieces of work, and says what came of each."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def cut_off(channel: int, output: int, parent: int) -> None:
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     # The parent's pipes are not the guarded code's business.
-    for descriptor in map(int, os.listdir("/dev/fd")):
+    for descriptor in [int(entry.name) for entry in Path("/dev/fd").iterdir()]:
         if descriptor > 2 and descriptor != channel:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
@@ -123,10 +123,11 @@ def _forget_peak() -> None:
 
 
 def _peak() -> int:
-    if sys.platform.startswith("linux"):
+    try:
         return _own_status("VmHWM:")
-    scale = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+    except OSError:  # no Linux, no file
+        scale = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 
 
 def _attempt(piece: int, work: Work, ask: Ask) -> Done:
@@ -134,9 +135,7 @@ def _attempt(piece: int, work: Work, ask: Ask) -> Done:
         found = work(ask)
         if not isinstance(found, Found):
             return Done(piece, Status.OK, result=dict(found), peak_bytes=_peak())
-        return Done(
-            piece, Status.OK, "", dict(found.result), _peak(), found.seconds, found.shared_seconds
-        )
+        return Done(piece, Status.OK, "", dict(found.result), _peak(), found.seconds, found.shared_seconds)
     except NotApplicable as refusal:
         reason = one_line(str(refusal)) or "the measure gave no reason"
         return Done(piece, Status.NOT_APPLICABLE, reason, peak_bytes=_peak())

@@ -1,8 +1,8 @@
 """A worker process: holds one subject and takes its readings, in guarded children.
 
-It runs genbench's own code only. genbench's own measures of a network are read in one forked child, which holds
-the shared parts; a plugin is imported in a process of its own, from which its readings are forked. No child
-ever saw held-out data: cells that read held-out data do so in children of their own.
+It runs genbench's own code only. genbench's own measures of a network are read in one forked child, which
+holds the shared parts; a plugin is imported in a process of its own, from which its readings are forked. No
+such child ever saw held-out data: cells that read held-out data do so in children of their own.
 
 Forked by `genbench.engine.nursery`; speaks JSON lines with the executor.
 """
@@ -187,7 +187,7 @@ class ReadingHost:
 
         return run_guarded(work, limits, self._answer)
 
-    # -- shared parts for plugins ------------------------------------------------------------------------------
+    # -- shared parts for plugins ----------------------------------------------------------------------------
 
     def _answer(self, request: PartRequest) -> PartReply:
         """Give a child the shared part it asks for, computing it in a guarded child of its own."""
@@ -261,9 +261,11 @@ def _run_readings(
 
 
 def _run_job(host: ReadingHost, job: Job) -> Iterator[tuple[str, Outcome]]:
-    for (is_reading, _), tasks in groupby(job.tasks, key=lambda t: (t.step == READING.function, t.how)):
-        if is_reading:
-            yield from _run_readings(host, job.group, list(tasks), job.limits)
+    for how, alike in groupby(job.tasks, key=lambda task: (task.step, task.how)):
+        tasks = list(alike)
+        if how[0] == READING.function:
+            yield from _run_readings(host, job.group, tasks, job.limits)
+            continue
         for task in tasks:
             try:
                 yield task.key, _run_step(task, job.limits)

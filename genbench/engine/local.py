@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import time
 from collections.abc import Sequence
@@ -63,15 +64,13 @@ class LocalExecutor:
                 self._selector.register(slot.worker.channel, selectors.EVENT_READ, slot)
         except NurseryEnded as end:
             raise UserError(
-                f"worker processes cannot be started: theirs ended with {end}; `genbench doctor` looks for the cause"
+                f"workers cannot be started: {end}; `genbench doctor` looks for the cause"
             ) from end
         seconds = self._seconds(trip[0].cell)
         job = Job([_task(one) for one in trip], slot.group, Limits(seconds, self._limits.memory))
         self._wait_for_next(slot)
-        try:
+        with contextlib.suppress(OSError):  # it died between two trips; `wait` sees its end and says so
             slot.worker.channel.sendall(line(job))
-        except OSError:
-            pass  # it died between two trips; `wait` sees its end and says so
 
     def _seconds(self, cell: Cell) -> float:
         limited = cell.step == READING or cell.step.users_code
@@ -142,5 +141,11 @@ def _task(one: Assignment) -> Task:
     cell = one.cell
     parents = {name: str(folder) for name, folder in one.parents.items()}
     return Task(
-        cell.key, cell.step.function, dict(cell.inputs), dict(cell.about), dict(cell.how), parents, str(one.out)
+        cell.key,
+        cell.step.function,
+        dict(cell.inputs),
+        dict(cell.about),
+        dict(cell.how),
+        parents,
+        str(one.out),
     )

@@ -1,7 +1,7 @@
 """Where workers come from: a process that has imported torch and genbench once, and forks each worker.
 
-Started by `genbench.engine.local` as `python -m genbench.engine.nursery PARENT_PID CONTROL_FD SCRATCH`. Requests
-come over the control socket, one at a time, each answered by one line.
+Started by `genbench.engine.workers` as `python -m genbench.engine.nursery PARENT_PID CONTROL_FD SCRATCH`.
+Requests come over the control socket, one at a time, each answered by one line.
 """
 
 from __future__ import annotations

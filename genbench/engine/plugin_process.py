@@ -64,10 +64,8 @@ class PluginProcess:
 
     def read(self, order: Order, answer: Answer) -> Iterator[tuple[str, Outcome]]:
         """(key, outcome) of the readings; if the process is lost with one, those after it have none."""
-        try:
+        with contextlib.suppress(OSError):  # it died between two orders; the next lines say so
             self._channel.sendall(line(order))
-        except OSError:
-            pass  # it died between two orders; the next lines say so
         for reading in order.readings:
             deadline = time.monotonic() + order.limits.seconds + _GRACE_SECONDS
             while True:
@@ -102,9 +100,10 @@ class PluginProcess:
             self._inbox += data
         text, self._inbox = self._inbox.split(b"\n", 1)
         try:
-            return parse(text, Ended | PartRequest | Ready)  # type: ignore[arg-type]
+            message: Ended | PartRequest | Ready = parse(text, Ended | PartRequest | Ready)  # type: ignore[arg-type]
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None  # the plugin's code wrote to our channel
+        return message
 
     @property
     def alive(self) -> bool:

@@ -1,4 +1,4 @@
-"""Takes one reading in this process: a measure of a subject, with what it took of its own and of shared parts."""
+"""Takes one reading in this process: a measure of a subject, and what it took."""
 
 from __future__ import annotations
 

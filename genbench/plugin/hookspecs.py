@@ -1,8 +1,8 @@
 """Every hook of genbench. Built-ins and third-party packages register through these alone.
 
 A package names a module in the entry-point group `genbench`; functions of that module that carry one of
-these names and the `genbench.hookimpl` mark are called once, and return lists; `genbench_prepare` is called where
-readings are taken, and returns nothing.
+these names and the `genbench.hookimpl` mark are called once, and return lists; `genbench_prepare` is called
+where readings are taken, and returns nothing.
 """
 
 from __future__ import annotations

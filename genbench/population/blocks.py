@@ -1,4 +1,4 @@
-"""The cells of a population: one block of networks trained at once, its evidence; and single networks out of it."""
+"""The cells of a population: blocks of networks trained at once, and their evidence; a network of a block."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Readings of a network of the user's own: `genbench read ./mynet.py:build`.
 
 The network is built once, in the process that workers are forked from. Readings are cells as in a run, under
-the same guard and limits, and are kept in the store under a fingerprint of the network: reading more measures of
-it, or the same again, computes what is not there.
+the same guard and limits, and are kept in the store under a fingerprint of the network: reading more measures
+of it, or the same again, computes what is not there.
 """
 
 from __future__ import annotations

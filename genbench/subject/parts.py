@@ -1,8 +1,8 @@
 """Parts that many measures of one subject share: each is computed once, by genbench's own code alone.
 
-In a notebook or a test, `LocalParts` computes and keeps them. In a run, genbench's own measures of a network are
-read in one process, which computes the parts as well (`computed_here`); those of a plugin are forked off the
-plugin's process and ask a clean host (`asked`), so that no plugin's doing can colour a part that others use.
+In a notebook or a test, `LocalParts` computes and keeps them. In a run, genbench's own measures of a network
+are read in one process, which computes the parts as well (`computed_here`); those of a plugin are forked off
+the plugin's process and ask a clean host (`asked`), so that no plugin can colour a part that others use.
 """
 
 from __future__ import annotations
@@ -144,7 +144,6 @@ class CountedParts:
         part, seconds = self._kept[label]
         self.shared_seconds[label] = seconds
         return {key: tensor.clone() for key, tensor in part.items()}
-
 
     def own(self, function: Callable[[Subject], Any], subject: Subject) -> tuple[Any, Iterable[str]]:
         """What a plugin's function gives, computed by the plugin's process if there is one."""

@@ -244,8 +244,8 @@ class Subject(SharedParts):
     def shared(self, function: Callable[[Subject], Any]) -> Any:
         """What `function(subject)` gives, computed once for all measures of a plugin on this network.
 
-        For measures that are columns of one analysis. `function` is one of the plugin's module; what it returns
-        is JSON values, and its `subject` is a fresh view whose seed is the same for all of them.
+        For measures that are columns of one analysis. `function` is one of the plugin's module; it gives JSON
+        values, and its `subject` is a fresh view whose seed is the same for all of them.
         """
         value, used = self._parts.own(function, self)
         self.used.update(used)

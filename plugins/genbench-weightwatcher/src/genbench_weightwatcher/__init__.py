@@ -14,7 +14,6 @@ import warnings
 
 import genbench
 
-
 _METRICS = ("alpha", "alpha_weighted", "log_spectral_norm")
 
 
