@@ -1,4 +1,4 @@
-"""The cells of a population: one block of networks trained at once, its evidence, single networks."""
+"""The cells of a population: blocks of networks trained at once, and their evidence; a network of a block."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from genbench.population.stacked import StackedNetworks
 from genbench.population.stacked_training import BlockRecipe, NetworkRecipe, StackedTraining, train_stacked
 from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["judge_block", "load_member", "member", "train_block"]
+__all__ = ["judge_block", "load_member", "train_block"]
 
 _CONVERGED = 0.99
 """SPEC section 2: neither its stopping rule nor this training accuracy makes a run unconverged."""
@@ -70,21 +70,6 @@ def _summary(trained: StackedTraining) -> dict[str, Any]:
 
 def _save_states(states: list[dict[str, Tensor]], file: Path) -> None:
     save_file({name: torch.stack([state[name] for state in states]) for name in states[0]}, file)
-
-
-def member(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
-    """Take one network out of its block, so that a reading opens nothing but that network."""
-    place = int(inputs["place"])
-    for name in ("initial.safetensors", "final.safetensors"):
-        with safe_open(parents["block"] / name, framework="pt") as file:
-            state = {key: file.get_slice(key)[place].clone().contiguous() for key in file.keys()}  # noqa: SIM118
-        save_file(state, out / name)
-    with safe_open(parents["block"] / "trace.safetensors", framework="pt") as file:
-        mine = [key for key in file.keys() if key.startswith(f"{place}.")]  # noqa: SIM118
-        trace = {key.partition(".")[2]: file.get_tensor(key).clone() for key in mine}
-    save_file(trace, out / "trace.safetensors")
-    block = _result(parents["block"])
-    return {**{k: v for k, v in block.items() if k != "networks"}, **block["networks"][place]}
 
 
 def judge_block(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
@@ -137,26 +122,36 @@ def judge_block(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Pat
     return {"networks": networks}
 
 
-def load_member(name: str, network: Path, training: Path) -> TrainedNetwork:
-    """The originals of a subject, from the cell of one network and the pool of training images."""
-    result = _result(network)
-    shape = Shape(**result["shape"])
-    data = training_set(training, Choice(**result["choice"]))
+def load_member(name: str, network: Path, training: Path, place: int) -> TrainedNetwork:
+    """The originals of a subject: the network at `place` of a block, and its images out of the pool."""
+    block = _result(network)
+    shape = Shape(**block["shape"])
+    data = training_set(training, Choice(**block["choice"]))
     return TrainedNetwork(
         name=name,
-        model=_model(shape, network / "final.safetensors"),
-        initial_model=_model(shape, network / "initial.safetensors"),
+        final=lambda: _model(shape, network / "final.safetensors", place),
+        initial=lambda: _model(shape, network / "initial.safetensors", place),
         inputs=data.images,
         labels=data.labels,
         classes=shape.classes,
-        trace=_owned(network / "trace.safetensors"),
+        trace=_trace(network / "trace.safetensors", place),
     )
 
 
-def _model(shape: Shape, weights: Path) -> nn.Module:
+def _model(shape: Shape, weights: Path, place: int) -> nn.Module:
+    """One network of a stack; of the file, nothing else is read."""
     model = make_network(shape, seed=0)
-    model.load_state_dict(_owned(weights))
+    with safe_open(weights, framework="pt") as file:
+        # Copied out of the mapped file, whose alignment could change which vector kernels run.
+        state = {key: file.get_slice(key)[place].clone().contiguous() for key in file.keys()}  # noqa: SIM118
+    model.load_state_dict(state)
     return model.eval()
+
+
+def _trace(file: Path, place: int) -> dict[str, Tensor]:
+    with safe_open(file, framework="pt") as traces:
+        mine = [key for key in traces.keys() if key.startswith(f"{place}.")]  # noqa: SIM118
+        return {key.partition(".")[2]: traces.get_tensor(key).clone() for key in mine}
 
 
 def _stack(shape: Shape, weights: Path) -> StackedNetworks:
