@@ -49,7 +49,12 @@ def log_prod_of_spec(subject: Subject) -> Estimate:
 
 
 @measure(
-    category="spectral", needs={"weights", "training_data"}, paper="001 (14)", logarithm=True, cost="low", version="2"
+    category="spectral",
+    needs={"weights", "training_data"},
+    paper="001 (14)",
+    logarithm=True,
+    cost="low",
+    version="2",
 )
 def log_prod_of_spec_over_margin(subject: Subject) -> float:
     """Logarithm of the product of the layers' spectral norms over the margin.
@@ -69,7 +74,12 @@ def log_sum_of_spec(subject: Subject) -> float:
 
 
 @measure(
-    category="spectral", needs={"weights", "training_data"}, paper="001 (17)", logarithm=True, cost="low", version="2"
+    category="spectral",
+    needs={"weights", "training_data"},
+    paper="001 (17)",
+    logarithm=True,
+    cost="low",
+    version="2",
 )
 def log_sum_of_spec_over_margin(subject: Subject) -> float:
     """Logarithm of the depth times the layers' mean (geometric) spectral norm over the margin.
@@ -98,7 +108,12 @@ def log_spec_init_main(subject: Subject) -> float:
 
 
 @measure(
-    category="spectral", needs={"weights", "training_data"}, paper="001 (13)", logarithm=True, cost="low", version="2"
+    category="spectral",
+    needs={"weights", "training_data"},
+    paper="001 (13)",
+    logarithm=True,
+    cost="low",
+    version="2",
 )
 def log_spec_orig_main(subject: Subject) -> float:
     """Main term of the spectral bound, with distances from the origin.

@@ -205,7 +205,7 @@ def _require_known_weights(traced: fx.GraphModule) -> None:
 def _fuse(layer: nn.Module, norm: BatchNorm, name: str) -> nn.Module:
     if norm.running_var is None:
         raise NotApplicable(f"batch norm {name} keeps no running statistics, so it cannot be folded")
-    if norm.weight is None:  # affine=False: a scale of 1 and a shift of 0, which torch wants to be told
+    if not norm.affine:  # a scale of 1 and a shift of 0, which torch wants to be told
         norm = copy.copy(norm)
         norm._parameters = {
             "weight": nn.Parameter(torch.ones_like(norm.running_var), requires_grad=False),

@@ -94,7 +94,8 @@ def _radius(kernel: Tensor) -> int:
 
 def _random(size: int, count: int, generator: torch.Generator) -> Tensor:
     vectors = torch.randn(size, count, dtype=torch.complex64, generator=generator)
-    return vectors / vectors.norm(dim=0)
+    vectors /= vectors.norm(dim=0)
+    return vectors
 
 
 def _around(frequencies: Tensor, stride: int, grid: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -166,7 +167,8 @@ class _Lanczos:
         total = torch.zeros_like(self._v)
         for number, vectors in enumerate(self._basis):
             total += weights[:, number] * vectors
-        return total / total.norm(dim=0).clamp(min=1e-30)
+        total /= total.norm(dim=0).clamp(min=1e-30)
+        return total
 
     def keep(self, chosen: Tensor) -> None:
         """Go on with some of the frequencies."""
