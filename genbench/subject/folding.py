@@ -203,13 +203,14 @@ def _require_known_weights(traced: fx.GraphModule) -> None:
 
 
 def _fuse(layer: nn.Module, norm: BatchNorm, name: str) -> nn.Module:
-    if norm.running_var is None:
+    variance = norm.running_var
+    if variance is None:
         raise NotApplicable(f"batch norm {name} keeps no running statistics, so it cannot be folded")
     if not norm.affine:  # a scale of 1 and a shift of 0, which torch wants to be told
         norm = copy.copy(norm)
         norm._parameters = {
-            "weight": nn.Parameter(torch.ones_like(norm.running_var), requires_grad=False),
-            "bias": nn.Parameter(torch.zeros_like(norm.running_var), requires_grad=False),
+            "weight": nn.Parameter(torch.ones_like(variance), requires_grad=False),
+            "bias": nn.Parameter(torch.zeros_like(variance), requires_grad=False),
         }
     if isinstance(layer, nn.Linear):
         return fuse_linear_bn_eval(layer, norm)

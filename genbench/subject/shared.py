@@ -134,7 +134,7 @@ class SharedParts:
     def log_evidence(self) -> Part:
         """log P(labels of one class against the rest) under random networks of this architecture.
 
-        evidence (classes,) on n training examples; jackknife (4, few classes), with a quarter of the random
-        networks left out.
+        evidence (classes,) on n training examples; networks, how many were drawn; jackknife (4, few classes),
+        with a quarter of them left out. A function of architecture and training set, of no seed.
         """
         return self._part(["weights", "training_data"], "log_evidence")
