@@ -75,8 +75,14 @@ class SharedParts:
         norms = self._part(["weights"], "flat_spectral_norms")
         return {name: float(norm) for name, norm in norms.items()}
 
-    def log_path_sum(self) -> float:
-        """log of the sum over all paths of products of squared weights; -inf if that is 0."""
+    def log_path_sum(self, normalised: bool = True) -> float:
+        """log of the sum over all paths of products of squared weights; -inf if that is 0.
+
+        `normalised`: batch norms are folded and layer norms divide by their spread on the training set;
+        otherwise both are taken for the identity.
+        """
+        if not normalised:
+            return float(self._part(["weights"], "log_paths", normalised=False)["log_sum"])
         return float(self._part(["weights", "training_data"], "log_paths")["log_sum"])
 
     def sigma(self, magnitude_aware: bool = False) -> Estimate:
@@ -144,7 +150,7 @@ class SharedParts:
     def log_evidence(self) -> Part:
         """log P(labels of one class against the rest) under random networks of this architecture.
 
-        evidence (classes,) on n training examples; jackknife (4, few classes), with a quarter of the random
-        networks left out.
+        evidence (classes,) on n training examples; networks, how many were drawn; jackknife (4, few classes),
+        with a quarter of them left out. A function of architecture and training set, of no seed.
         """
         return self._part(["weights", "training_data"], "log_evidence")
