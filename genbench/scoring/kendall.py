@@ -16,7 +16,7 @@ from genbench.scoring.tidy import tidy
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["granulated_kendall", "overall_tau"]
+__all__ = ["granulated_kendall"]
 
 Floats = NDArray[np.float64]
 # Cells of a (rows, rows) or (resamples, pairs) matrix held at once.
@@ -49,12 +49,6 @@ def _axes(networks: NetworkTable) -> list[_Axis]:
 
 def _signs(values: Floats, axis: _Axis) -> Floats:
     return np.asarray(np.sign(values[axis.first] - values[axis.second]))
-
-
-def overall_tau(networks: NetworkTable, target: str = "") -> Floats:
-    """(measures,) mean over all pairs of runs of sgn(dC)·sgn(dG), for a table without missing readings."""
-    point = np.ones((1, len(networks)), dtype=np.float32)
-    return np.asarray(_overall(networks, networks.target(target), point)[0])
 
 
 def _overall(networks: NetworkTable, gap: Floats, drawn: NDArray[np.float32]) -> Floats:
