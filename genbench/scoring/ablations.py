@@ -53,22 +53,13 @@ def noise_filter_effect(
 
     Returns
     -------
-    Columns `measure, statistic, filtered, unfiltered, kept_filtered, kept_unfiltered`.
+    Columns `measure, statistic, filtered, kept_filtered, unfiltered, kept_unfiltered`.
     """
-    key = ["measure", "statistic"]
-    on, off = (
-        frame[frame["part"] == "all"].set_index(key)[["value", "count"]]
-        for frame in (
-            robust_sign_error(networks, target=target, noise_filter=chosen, min_n_eff=min_n_eff, resamples=0)
-            for chosen in (True, False)
+    columns = []
+    for name, chosen in (("filtered", True), ("unfiltered", False)):
+        frame = robust_sign_error(
+            networks, target=target, noise_filter=chosen, min_n_eff=min_n_eff, resamples=0
         )
-    )
-    both = on.join(off, lsuffix="_filtered", rsuffix="_unfiltered").reset_index()
-    return both.rename(
-        columns={
-            "value_filtered": "filtered",
-            "value_unfiltered": "unfiltered",
-            "count_filtered": "kept_filtered",
-            "count_unfiltered": "kept_unfiltered",
-        }
-    )[[*key, "filtered", "unfiltered", "kept_filtered", "kept_unfiltered"]]
+        overall = frame[frame["part"] == "all"].set_index(["measure", "statistic"])[["value", "count"]]
+        columns.append(overall.rename(columns={"value": name, "count": f"kept_{name}"}))
+    return columns[0].join(columns[1]).reset_index()

@@ -31,6 +31,8 @@ _MEMORY = 2**27
 """Bytes for the sums of the measures that are counted together."""
 _PAIRS = 2**14
 """Pairs that are listed at once."""
+_EXACT = [(np.float32, 2**12), (np.float64, 2**26)]
+"""Types of numbers, and what is left of the whole numbers that they hold exactly for each of two."""
 _FEW = 1 / 400
 """Ties are listed one by one where they are at most this share of all pairs."""
 
@@ -58,8 +60,9 @@ class PairCounter:
         self.views = find_views(networks, sets)
         most = max(int(np.bincount(v.label, weights=networks.runs).max()) for v in self.views) ** 2
         # Half of the bits of a number that is exact are for each of the two signs.
-        self.dtype, self.base = (np.float32, 2.0**12) if most < 2**12 else (np.float64, 2.0**26)
-        self.codes = [(self.base, 0.0, 1.0)] if most < self.base else [(1.0, 0.0, 0.0), (0.0, 0.0, 1.0)]
+        self.dtype, base = next((one for one in _EXACT if most < one[1]), _EXACT[-1])
+        self.base = float(base)
+        self.codes = [(self.base, 0.0, 1.0)] if most < base else [(1.0, 0.0, 0.0), (0.0, 0.0, 1.0)]
         # (combos, width, resamples) multiplicity of the run in each slot, 0 in an empty one.
         slots = (drawn[:, self.rows] * self.filled).T.astype(self.dtype)
         self.weights = np.ascontiguousarray(slots.reshape(self.combos, self.width, self.resamples))
@@ -213,12 +216,16 @@ class PairCounter:
             matrices = (values[:, None, behind] > values[:, mine, None]) * pairs
         found = np.zeros((self.combos, len(matrices), self.resamples), dtype=self.dtype)
         step = max(1, _CELLS // (self.width * self.resamples))
+        halves = np.empty((step * self.width, self.resamples), dtype=self.dtype)
         for start in range(least, self.combos, step):
             weights = self.weights[start : start + step]
             rows = slice((start - least) * self.width, (start - least + len(weights)) * self.width)
+            half = halves[: rows.stop - rows.start]
             for place, matrix in enumerate(matrices):
-                half = np.matmul(matrix[:, rows].T, self.weights[combo]).reshape(weights.shape)
-                np.einsum("ckr,ckr->cr", half, weights, out=found[start : start + step, place])
+                np.matmul(matrix[:, rows].T, self.weights[combo], out=half)
+                np.einsum(
+                    "ckr,ckr->cr", half.reshape(weights.shape), weights, out=found[start : start + step, place]
+                )
         return found
 
     def _by_set(self, sums: Sequence[Any], codes: Sequence[Code]) -> Counts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from itertools import count
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["read_frame", "read_table", "table_from_frame"]
-
-_INDEX = "Unnamed: 0"
-"""What pandas calls the first column of a table that was written with its index, which has no name."""
 
 
 def read_table(
@@ -70,7 +68,8 @@ def _read_csv(path: Path) -> pd.DataFrame:
         try:
             header = [name.strip() for name in next(reader, [])]
             if len(header) > 1 and not header[0]:
-                header[0] = _INDEX
+                # pandas writes its index without a name, and calls it so when it reads it.
+                header[0] = next(name for n in count() if (name := f"Unnamed: {n}") not in header)
             _check_header(header, path)
             for row in reader:
                 if not row:
