@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,7 +113,9 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
         if name not in networks.measures:
             raise UserError(f"--by-values: no measure {name!r}; there are {', '.join(networks.measures)}")
     with score_progress(quiet=as_json) as progress:
-        scored = score_table(networks, _list(given["scores"]), options, progress)
+        # More than two at a time would only wait for memory.
+        workers = min(2, os.cpu_count() or 1)
+        scored = score_table(networks, _list(given["scores"]), options, progress, workers)
     if html is not None:
         from genbench.report.score_page import write_page
 

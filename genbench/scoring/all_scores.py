@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
@@ -106,10 +107,15 @@ def score_table(
     scores: Sequence[str] = (),
     options: Options | None = None,
     progress: ScoreProgress | None = None,
+    workers: int = 1,
 ) -> TableScores:
     """Compute scores, all of them by default.
 
     A score whose columns are missing is skipped with its reason, unless it was asked for by name.
+
+    Parameters
+    ----------
+    workers : scores that are computed at the same time; it changes no number.
     """
     import pandas as pd
 
@@ -124,17 +130,27 @@ def score_table(
     networks = networks.select([name for name in networks.measures if name not in skipped])
     listener = progress or _Nobody()
     run = _calls(networks, chosen)
-    frames: list[pd.DataFrame] = []
-    for name in scores or SCORES:
+
+    def compute(name: str) -> pd.DataFrame | UserError:
         listener.begin(name)
         try:
-            frames.append(run[name](partial(listener.advance, name)))
+            return run[name](partial(listener.advance, name))
         except UserError as problem:
-            if scores:
-                raise
-            skipped[name] = str(problem)
+            return problem
         finally:
             listener.end(name)
+
+    frames: list[pd.DataFrame] = []
+    # Threads: the time goes to array code, which lets others run meanwhile.
+    with ThreadPoolExecutor(workers) as pool:
+        wanted = tuple(scores or SCORES)
+        for name, found in zip(wanted, pool.map(compute, wanted), strict=True):
+            if isinstance(found, UserError):
+                if scores:
+                    raise found
+                skipped[name] = str(found)
+            else:
+                frames.append(found)
     if not frames:
         raise UserError(next(iter(skipped.values())))
     environments = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -29,7 +30,7 @@ class ConditioningSet:
     label: Integers
     """(combos,) number of the assignment of S that each combo has."""
 
-    @property
+    @cached_property
     def values(self) -> int:
         """How many assignments of S there are."""
         return int(self.label.max(initial=0)) + 1
@@ -54,7 +55,7 @@ class View:
     sets: dict[int, Integers]
     """Place of a set to the number of the assignment of S that each cell has."""
 
-    @property
+    @cached_property
     def cells(self) -> int:
         """How many cells there are."""
         return int(self.label.max(initial=0)) + 1

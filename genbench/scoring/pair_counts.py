@@ -27,7 +27,7 @@ MINUS, ZERO, PLUS = range(3)
 
 _CELLS = 2**16
 """Numbers of one array of the innermost loop, so that a few of them stay in a processor's cache."""
-_MEMORY = 2**27
+_MEMORY = 2**28
 """Bytes for the sums of the measures that are counted together."""
 _PAIRS = 2**14
 """Pairs that are listed at once."""
@@ -62,6 +62,8 @@ class PairCounter:
         # Half of the bits of a number that is exact are for each of the two signs.
         self.dtype, base = next((one for one in _EXACT if most < one[1]), _EXACT[-1])
         self.base = float(base)
+        runs = max(int(np.bincount(s.label, weights=networks.runs).max()) for s in sets)
+        self.of_sets = np.float32 if runs**2 < 2**24 else np.float64
         self.codes = [(self.base, 0.0, 1.0)] if most < base else [(1.0, 0.0, 0.0), (0.0, 0.0, 1.0)]
         # (combos, width, resamples) multiplicity of the run in each slot, 0 in an empty one.
         slots = (drawn[:, self.rows] * self.filled).T.astype(self.dtype)
@@ -232,15 +234,15 @@ class PairCounter:
         """Sums over cells, (codes, cells of j, cells of i, resamples) per view, as counts."""
         result: Counts = [np.zeros(0)] * len(self.sets)
         for view, total in zip(self.views, sums, strict=True):
-            merges = {number: merging(label, np.float64) for number, label in view.sets.items()}
+            merges = {number: merging(label, self.of_sets) for number, label in view.sets.items()}
             stacked = sparse.vstack(list(merges.values())).tocsr()
-            half = np.zeros((stacked.shape[0], view.cells, 3, self.resamples))
+            half = np.zeros((stacked.shape[0], view.cells, 3, self.resamples), dtype=self.of_sets)
             # A few cells of i at a time: both signs of every sum would not fit a cache.
             step = max(1, _CELLS // (view.cells * self.resamples))
             for start in range(0, view.cells, step):
-                some = total[:, :, start : start + step]
-                for sign, field in self._fields(some.astype(np.float64), codes):
-                    merged = stacked @ field.reshape(view.cells, -1)
+                some = np.ascontiguousarray(total[:, :, start : start + step])
+                for sign, field in self._fields(some, codes):
+                    merged = stacked @ field.reshape(view.cells, -1).astype(self.of_sets, copy=False)
                     half[:, start : start + step, sign] = merged.reshape(len(merged), -1, self.resamples)
             start = 0
             for number, merge in merges.items():
@@ -248,15 +250,16 @@ class PairCounter:
                 by_cell = np.moveaxis(half[start : start + values], 1, 0).reshape(view.cells, -1)
                 whole = (merge @ by_cell).reshape(values, values, 3, self.resamples)
                 # (values of i, values of j, signs, …) as the counts have it.
-                result[number] = np.ascontiguousarray(whole.transpose(2, 1, 0, 3))
+                result[number] = whole.transpose(2, 1, 0, 3).astype(np.float64, order="C")
                 start += values
         return result
 
-    def _fields(self, sums: Floats, codes: Sequence[Code]) -> list[tuple[int, Floats]]:
+    def _fields(self, sums: Any, codes: Sequence[Code]) -> list[tuple[int, Any]]:
         """Sums of each sign."""
         if codes is self.codes and len(codes) == 1:
-            minus = np.floor(sums[0] / self.base)
-            return [(MINUS, minus), (PLUS, sums[0] - self.base * minus)]
+            base = self.dtype(self.base)
+            minus = np.floor(sums[0] / base)
+            return [(MINUS, minus), (PLUS, sums[0] - base * minus)]
         return [(code.index(1.0), one) for code, one in zip(codes, sums, strict=True)]
 
 

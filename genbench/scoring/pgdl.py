@@ -43,8 +43,11 @@ def _ratio(both: Floats, up: Floats, larger: Floats) -> Floats:
     ratio = np.divide(information, entropy, out=np.full_like(entropy, np.nan), where=entropy > 1e-12)
     return np.asarray(np.clip(ratio, 0.0, 1.0))
 
-_KINDS = ((np.uint8, 4), (np.uint16, 8), (np.uint64, 32))
-"""Types of numbers, and half of their bits."""
+
+def _kind(most: int) -> tuple[Any, int]:
+    """A type of numbers of which half of the bits can hold `most`, and half of its bits."""
+    kinds = ((np.uint8, 4), (np.uint16, 8), (np.uint32, 16), (np.uint64, 32))
+    return next((kind, bits) for kind, bits in kinds if most < 2**bits)
 
 
 class _Counter:
@@ -57,14 +60,11 @@ class _Counter:
     def __init__(self, networks: NetworkTable, sets: list[ConditioningSet]) -> None:
         self.views = find_views(networks, sets)
         self.sets = sets
-        largest = max(int(np.bincount(view.label).max()) for view in self.views)
-        # Both counts of a cell fit one number, in halves of its bits.
-        self.dtype, self.bits = next(
-            (kind, bits) for kind, bits in _KINDS if largest < 2**bits or bits == _KINDS[-1][1]
-        )
+        self.dtype, self.bits = _kind(max(int(np.bincount(view.label).max()) for view in self.views))
+        self.wide, self.wide_bits = _kind(max(int(np.bincount(s.label).max()) for s in sets))
         self.to_cells = [merging(view.label, self.dtype) for view in self.views]
         self.to_values = [
-            sparse.vstack([merging(label, np.float32) for label in view.sets.values()]).tocsr()
+            sparse.vstack([merging(label, self.wide) for label in view.sets.values()]).tocsr()
             for view in self.views
         ]
         self.onehot = [np.eye(s.values, dtype=np.float32)[s.label] for s in sets]
@@ -76,29 +76,34 @@ class _Counter:
         code += np.multiply(rank[:, None] > rank, self.dtype(2**self.bits), dtype=self.dtype)
         return code
 
-    def rows(self, rank: NDArray[np.integer[Any]], larger: Any) -> list[NDArray[np.float32]]:
-        """Per view, (values of its sets, 2, combos): x > x' and gap > gap', x > x'."""
+    def rows(self, rank: NDArray[np.integer[Any]], larger: Any) -> list[Any]:
+        """Per view, (values of its sets, combos) pairs with x > x', and `base` for each with gap > gap' too."""
         code = (rank[:, None] > rank) * larger
         found = []
         for to_cells, to_values in zip(self.to_cells, self.to_values, strict=True):
             cells = to_cells @ code
-            fields = np.concatenate([cells >> self.bits, cells & (2**self.bits - 1)], axis=1)
-            found.append((to_values @ fields.astype(np.float32)).reshape(-1, 2, len(rank)))
+            # The sums over values are larger, so their halves are wider.
+            both, up = cells >> self.bits, cells & self.dtype(2**self.bits - 1)
+            found.append(to_values @ ((both.astype(self.wide) << self.wide_bits) | up))
         return found
 
-    def shares(self, rows: list[NDArray[np.float32]]) -> Iterator[tuple[int, Floats, Floats]]:
+    def shares(self, rows: list[Any]) -> Iterator[tuple[int, Floats, Floats]]:
         """Number of a set, and (resamples, values, values) shares of pairs of each group; see `_ratio`.
 
         Parameters
         ----------
-        rows : per view, (resamples, values of its sets, 2, combos).
+        rows : per view, (resamples, values of its sets, combos).
         """
         for view, found in zip(self.views, rows, strict=True):
+            fields = [(found >> self.wide_bits), found & self.wide(2**self.wide_bits - 1)]
+            singles = [field.astype(np.float32) for field in fields]
             start = 0
             for number in view.sets:
                 stop = start + self.sets[number].values
                 # Whole numbers below 2^24 are added exactly in single precision.
-                both, up = np.moveaxis(found[:, start:stop] @ self.onehot[number], 2, 0).astype(np.float64)
+                both, up = (
+                    (field[:, start:stop] @ self.onehot[number]).astype(np.float64) for field in singles
+                )
                 yield number, both / self.pairs[number], up / self.pairs[number]
                 start = stop
 
@@ -138,7 +143,7 @@ def _all_ratios(
     return result
 
 
-def _stacked(rows: list[list[NDArray[np.float32]]]) -> list[NDArray[np.float32]]:
+def _stacked(rows: list[list[Any]]) -> list[Any]:
     return [np.stack(of_view) for of_view in zip(*rows, strict=True)]
 
 
