@@ -93,8 +93,8 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
     genbench score nin_adjusted.csv --measures '*_adjusted1' --test-size 10000 \\
         --keep-unconverged --where dataset=svhn --html svhn.html
     """
-    from genbench.errors import UserError
     from genbench.display.score_progress import score_progress
+    from genbench.errors import UserError
     from genbench.scoring.all_scores import Options, score_table
 
     if as_json and as_csv:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from genbench.errors import UserError
 
@@ -192,7 +192,7 @@ def _without_patterns(given: Columns, names: Sequence[str], source: str) -> Colu
     def meant(name: str, among: Sequence[str]) -> list[str]:
         if name in among or not any(mark in name for mark in "*?["):
             return [name]
-        found = [column for column in among if fnmatchcase(column, name) or fnmatchcase(short_name(column), name)]
+        found = [c for c in among if fnmatchcase(c, name) or fnmatchcase(short_name(c), name)]
         if not found:
             raise UserError(f"{source}: no column fits {name!r}; {_suggest(name, among)}")
         return found
@@ -201,11 +201,11 @@ def _without_patterns(given: Columns, names: Sequence[str], source: str) -> Colu
         return tuple(dict.fromkeys(column for name in group for column in meant(name, among)))
 
     lists = ("hyperparameters", "measures", "ood", "converged", "unconverged")
-    found = replace(given, **{role: expanded(getattr(given, role), names) for role in lists})
-    measures = found.measures or _starting(names, "complexity.")
-    return replace(
-        found, **{role: expanded(getattr(given, role), measures) for role in ("higher_is_better", "logarithm")}
-    )
+    columns: dict[str, Any] = {role: expanded(getattr(given, role), names) for role in lists}
+    measures = columns["measures"] or _starting(names, "complexity.")
+    for role in ("higher_is_better", "logarithm"):
+        columns[role] = expanded(getattr(given, role), measures)
+    return replace(given, **columns)
 
 
 def _named(given: Columns) -> list[str]:
