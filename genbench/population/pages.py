@@ -238,8 +238,8 @@ class PopulationPages(Pages):
         return {"csv": table_text(self.evidence.table(ordered))}
 
     def figures(self, result: MeasureResult) -> dict[str, Figure]:
-        """Sign-error of all measures by hyperparameter, of this one by pairs of values, of all with and without
-        the noise filter (001 Figs. 1, 2, 4), Kendall score IID against OOD (002), gaps.
+        """Sign-error of all measures by hyperparameter, of this one by pairs of values, of all with and
+        without the noise filter (001 Figs. 1, 2, 4), Kendall score IID against OOD (002), gaps.
         """
         from genbench.display.scatter import reading_scatter
         from genbench.display.score_figures import (
