@@ -243,9 +243,17 @@ class PopulationPages(Pages):
         return {"csv": table_text(self.evidence.table(ordered))}
 
     def figures(self, result: MeasureResult) -> dict[str, Figure]:
-        """Sign-error of all measures by hyperparameter (001), Kendall score IID against OOD (002), gaps."""
+        """Sign-error of all measures by hyperparameter, of this one by pairs of values, of all with and
+        without the noise filter (001 Figs. 1, 2, 4), Kendall score IID against OOD (002), gaps.
+        """
         from genbench.display.scatter import reading_scatter
-        from genbench.display.score_figures import iid_ood_scatter, sign_error_cdfs
+        from genbench.display.score_figures import (
+            iid_ood_scatter,
+            noise_filter_bars,
+            sign_error_cdfs,
+            value_pair_cdfs,
+        )
+        from genbench.scoring.ablations import errors_by_values, noise_filter_effect
         from genbench.scoring.robust import sign_error_environments
 
         scored = [one for one in self.judged.results if one.score is not None]
@@ -256,9 +264,14 @@ class PopulationPages(Pages):
         parts = list(dict.fromkeys(summary["part"]))
         targets = list(networks.targets)
         names = [one.name for one in scored]
+        environments = sign_error_environments(networks)
         figures = {
-            "sign-errors.pdf": sign_error_cdfs(sign_error_environments(networks), summary, names, parts)
+            "sign-errors.pdf": sign_error_cdfs(environments, summary, names, parts),
+            "noise-filter.pdf": noise_filter_bars(noise_filter_effect(networks), names),
         }
+        if result.score is not None:
+            by_values = errors_by_values(networks.select([result.name]), environments)
+            figures["pairs-of-values.pdf"] = value_pair_cdfs(environments, by_values, result.name)
         if len(targets) > 1:
             figures["iid-ood.pdf"] = iid_ood_scatter(kendall, targets[0], targets[1:])
         axis = next(iter(self._overview.grid))
