@@ -76,7 +76,7 @@ def test_what_was_read_is_kept_and_belongs_to_the_network(run, tmp_path, network
     }  # fmt: skip
     assert all(more[name][1] == value for name, (_, value) in first.items())
     # Other weights, the same file name: another network.
-    (tmp_path / "mynet.py").write_text(NETWORK.replace("arange(12.0)", "arange(12.0) * 2"))
+    (tmp_path / "mynet.py").write_text(NETWORK.replace(".view(3, 4)", ".view(3, 4) * 2"))
     doubled = read("param_norm")["param_norm"]
     assert doubled == (False, pytest.approx(2 * first["param_norm"][1]))
 
