@@ -117,6 +117,7 @@ def _row(name: str, outcome: Outcome) -> dict[str, Any]:
         "samples": detail.get("samples"),
         "layers": detail.get("layers", {}),
         "status": str(outcome.status),
+        "stored": not outcome.computed,
         "seconds": outcome.cost.seconds + outcome.cost.shared_seconds,
         "reason": reading_note(outcome),
     }

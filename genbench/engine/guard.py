@@ -32,7 +32,7 @@ _PIPE_READS = 4
 """More than a pipe holds; a child that never stops printing must not keep its watch from the clock."""
 _POLL_SECONDS = 0.1
 """Between two looks at a child's own memory: one small file of /proc."""
-_FAMILY_SECONDS = 1.0
+_FAMILY_SECONDS = 3.0
 """Between two looks at the memory of its children too, for which all processes of the machine are asked."""
 
 Answer = Callable[[PartRequest], PartReply]
@@ -131,6 +131,9 @@ class _Watch:
 
     def until_done(self, piece: int) -> tuple[Done | None, tuple[Status, str] | None]:
         """How the piece ended, or why it was stopped; neither if its process died by itself."""
+        done, open_ = self._messages(piece)  # a quick piece may have ended before we asked
+        if done is not None or not open_:
+            return done, None
         while True:
             now = time.perf_counter()
             left = self._deadline - now
@@ -157,6 +160,10 @@ class _Watch:
         if not data:
             return None, False
         self._inbox += data
+        return self._messages(piece)
+
+    def _messages(self, piece: int) -> tuple[Done | None, bool]:
+        """Take what has come, up to the end of the piece."""
         while b"\n" in self._inbox:
             text, self._inbox = self._inbox.split(b"\n", 1)
             try:
