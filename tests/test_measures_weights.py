@@ -80,7 +80,7 @@ def test_spectral_norms_of_flattened_kernels() -> None:
 @pytest.mark.parametrize(
     ("layer", "grid"),
     [
-        (nn.Conv2d(40, 48, 3, bias=False), 32),
+        (nn.Conv2d(32, 36, 3, bias=False), 64),
         (nn.Conv2d(48, 40, 3, stride=2, padding=1, bias=False), 17),
         (nn.Conv2d(96, 96, 3, groups=2, bias=False), 8),
         (nn.Conv2d(32, 32, 5, bias=False), 4),  # taps beyond the grid

@@ -18,14 +18,13 @@ __all__ = ["largest_singular_value"]
 
 _COARSEST = 8
 """Frequencies on each axis with which the search starts, at least where there are twice as many."""
-_COARSE, _LOOK = 10, 4
-"""Iterations there, from random vectors; and on finer grids, from what the coarser one found."""
+_COARSE, _FIRST, _EVERY, _MOST = 10, 4, 2, 64
+"""Iterations before bounds are first compared: there, from random vectors, and on finer grids, from what the
+coarser one found; how often from then on, and the last one."""
 _CARRIED = 3
 """Ritz vectors that a start is the sum of: the second may have become the first a frequency further on."""
 _RANDOM = 0.5
 """Length of the random vector that is added to such a start, for what was not found before."""
-_FIRST, _EVERY, _MOST = 4, 2, 64
-"""On the last grid: the iteration at which bounds are first compared, how often from then on, the last."""
 _SLACK = 2.0
 """Residuals above its Ritz value that a frequency may still reach."""
 _SETTLED = 1e-6
@@ -65,7 +64,7 @@ def _contenders(kernel: Tensor, grid: int) -> Tensor:
     size, axes = kernel.shape[1], kernel.ndim - 2
     product = _gram_product(kernel, grid)
     generator = torch.Generator().manual_seed(0)
-    stride, steps = 2 if grid > 2 else 1, _COARSE
+    stride, first = 2 if grid > 2 else 1, _COARSE
     while grid >= 2 * _COARSEST * stride:
         stride *= 2
     line = torch.arange(0, grid, stride)
@@ -74,18 +73,18 @@ def _contenders(kernel: Tensor, grid: int) -> Tensor:
     v = _random(size, len(frequencies), generator)
     while stride > 1:
         run = _Lanczos(product, frequencies, v)
-        for _ in range(min(steps, size)):
-            run.step()
-        ritz, residual = run.top()
+        # Of eigenvalues, which are squares of norms; knowing them much better would leave few more behind.
         fall = math.cos(min(math.pi / 2, _radius(kernel) * math.pi * stride / grid)) ** (2 * axes)
-        able = ritz + _SLACK * residual >= fall * ritz.max()
-        starts = run.top_vectors(_CARRIED)[:, able]
-        stride, steps = stride // 2, _LOOK
-        frequencies, parents, mirrored = _around(frequencies[able], stride, grid)
+        _race(run, fall, 2 * (1 - fall), first, min(_MOST, size))
+        starts = run.top_vectors(_CARRIED)
+        stride, first = stride // 2, _FIRST
+        frequencies, parents, mirrored = _around(run.frequencies, stride, grid)
         v = torch.where(mirrored, starts[:, parents].conj(), starts[:, parents])
         v += _RANDOM * _random(size, len(frequencies), generator)
         v /= v.norm(dim=0)
-    return _winners(_Lanczos(product, frequencies, v, remember=False), min(_MOST, size))
+    run = _Lanczos(product, frequencies, v, remember=False)
+    ritz = _race(run, 1.0, _SETTLED, first, min(_MOST, size))
+    return run.frequencies[ritz.argsort(descending=True)[:_DECOMPOSED]]
 
 
 def _radius(kernel: Tensor) -> int:
@@ -113,21 +112,25 @@ def _around(frequencies: Tensor, stride: int, grid: int) -> tuple[Tensor, Tensor
     return found[chosen], chosen % len(frequencies), mirrored[chosen]
 
 
-def _winners(run: _Lanczos, most: int) -> Tensor:
+def _race(run: _Lanczos, fall: float, precision: float, first: int, most: int) -> Tensor:
+    """Iterate until the frequencies that can have `fall` of the best eigenvalue are known to `precision`.
+
+    Others are left behind. Gives the Ritz values of those that `run` has then.
+    """
     for step in range(1, most + 1):
         run.step()
-        if step < _FIRST or (step - _FIRST) % _EVERY:
+        if step < most and (step < first or (step - first) % _EVERY):
             continue
         ritz, residual = run.top()
         best = ritz.max()
-        if bool((residual[ritz + residual >= best] <= _SETTLED * best).all()):
-            break
-        able = ritz + _SLACK * residual >= best
-        if 4 * int(able.sum()) < 3 * len(able):  # a copy costs less than the products it saves
+        done = bool((residual[ritz + residual >= fall * best] <= precision * best).all()) or step == most
+        # The margin is for a start that was poor by chance; at the end there is no need of one.
+        able = ritz + (1 if done and fall == 1 else _SLACK) * residual >= fall * best
+        if done or 4 * int(able.sum()) < 3 * len(able):  # a copy costs less than the products it saves
             run.keep(able)
-    ritz, residual = run.top()
-    left = (ritz + residual >= ritz.max()).nonzero()[:, 0]
-    return run.frequencies[left[ritz[left].argsort(descending=True)[:_DECOMPOSED]]]
+        if done:
+            break
+    return ritz[able]
 
 
 class _Lanczos:
