@@ -135,6 +135,7 @@ _HOMES = {
     "curvature": "hessian",
     "weight_noise": "noise",
     "response_curve": "responses",
+    "midpoints": "responses",
     "log_evidence": "nngp",
 }
 """Part to the module of `genbench.subject` that computes it, by a function of the same name."""
