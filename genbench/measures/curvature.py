@@ -1,6 +1,6 @@
 """Second derivatives of the training loss at the trained weights (002 A.3).
 
-The loss is that of at most 256 training examples, in micro-batches that fit. Errors include the choice of
+The loss is that of all training examples if they are at most 256, else of 128, in micro-batches that fit. Errors include the choice of
 examples, from the spread of single examples' Gauss-Newton curvature.
 """
 
@@ -26,7 +26,7 @@ def hessian_top_eigenvalue(subject: Subject) -> Estimate:
     """Largest eigenvalue of the loss's Hessian.
 
     max of vᵀHv over unit vectors v, H = Hessian of the mean cross-entropy in theta, by Lanczos until its
-    residual is below one per cent of it, or 20 steps. The error given is the residual, within which an eigenvalue
+    residual is below two per cent of it, or 20 steps. The error given is the residual, within which an eigenvalue
     lies, and that of the examples along v.
 
     Limits: changes when consecutive ReLU layers are rescaled, though the function does not (Dinh et al.
@@ -43,7 +43,7 @@ def hessian_trace(subject: Subject) -> Estimate:
     """Trace of the loss's Hessian.
 
     tr(H), exact on the space that hessian_top_eigenvalue's iteration spans, and by random signs v, vᵀHv
-    (Hutchinson), on the rest; 4 and more of them, until they are known to 5 % or three times better than the
+    (Hutchinson), on the rest; 4 and more of them, until they are known to 7 % or three times better than the
     examples, or there are 12 (200 for a small network).
 
     Limits: as hessian_top_eigenvalue.

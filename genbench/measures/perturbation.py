@@ -2,8 +2,8 @@
 
 A perturbation response curve A(alpha) is the share of pairs for which (1 − alpha)·x + alpha·x' is classified
 as x: pairs within a class (intra) or across classes (inter), at the input (l0) or at the output of the first
-block (l1), alpha on 21 points from 0 to .5. All ordered pairs where they are at most 384; else 384 lines from
-at most 192 training examples x, with another x' at every alpha, so that some 8,000 pairs are met; and 1,024 pairs
+block (l1), alpha on 21 points from 0 to .5. All ordered pairs where they are at most 256; else 256 lines from
+as many training examples x, with another x' at every alpha, so that up to 5,000 pairs are met; and 768 pairs
 for mixup. Each x counts the same. Pairs depend on the labels alone: networks trained on the same data meet the
 same. The error is that of the choice of x and of their partners, and 0 where all pairs were met.
 """

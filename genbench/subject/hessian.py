@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["curvature"]
 
-_EXAMPLES = 256
+_ALL, _SOME = 256, 128
+"""All training examples if there are no more than the first, else the second number of them."""
 _MOST_STEPS, _LEAST_PROBES = 20, 4
-_SETTLED = 0.01
+_SETTLED = 0.02
 """Lanczos stops where the top Ritz value is known to this relative accuracy, by its residual."""
 _PROBED = 1e6
 """Coordinates that random signs may be drawn for in all: 12 probes of a large network, 200 of a small one."""
-_PRECISE = 0.05
+_PRECISE = 0.07
 """Probes end where they are known to this share of the trace, or three times as well as the examples are."""
 _DOUBLE = 2**21
 """Up to this many coordinates the basis is kept in double precision."""
@@ -44,7 +45,8 @@ def curvature(network: TrainedNetwork, parts: PartSource, generator: torch.Gener
     The forms say what the choice of examples does: vᵀG_n v along the top eigenvector v, and tr(G_n), of the
     Gauss-Newton matrix G_n of each example, which is its Hessian where it is fitted.
     """
-    inputs, labels = examples(network, _EXAMPLES)
+    m = len(network.labels)
+    inputs, labels = examples(network, m if m <= _ALL else _SOME)
     size = sum(p.numel() for p in trainable(network.model))
     with double_backward():
         product = _product(network, inputs, labels)
@@ -52,8 +54,8 @@ def curvature(network: TrainedNetwork, parts: PartSource, generator: torch.Gener
             zero = torch.zeros((), dtype=torch.float64)
             none = dict.fromkeys(("traces", "top_forms", "trace_forms"), zero[None])
             return {"top": zero, "residual": zero, **none}
-        trace_forms = parts.get("information")["traces"]
-        unseen = 1 - len(labels) / len(network.labels)
+        trace_forms = parts.get("information")["traces"][: len(labels)]
+        unseen = 1 - len(labels) / m
         sampled = float(trace_forms.std()) * (unseen / len(labels)) ** 0.5 if unseen else 0.0
         basis, tridiagonal, residual = _lanczos(product, size, generator)
         values, vectors = torch.linalg.eigh(tridiagonal)
@@ -80,7 +82,7 @@ def curvature(network: TrainedNetwork, parts: PartSource, generator: torch.Gener
 
 
 def _probed(probe: Callable[[], float], most: int, enough: float) -> list[float]:
-    """Values of `probe` until their mean is known to 5 % or to `enough`, or there are `most`."""
+    """Values of `probe` until their mean is known to 7 % or to `enough`, or there are `most`."""
     found: list[float] = []
     while len(found) < most:
         found.append(probe())

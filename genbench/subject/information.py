@@ -48,7 +48,7 @@ def information(network: TrainedNetwork, parts: PartSource, generator: torch.Gen
     directions = torch.cat([(p - targets)[:, None], _roots(p, generator)], 1).to(inputs.dtype)
     theta = {name: w.detach() for name, w in network.model.named_parameters() if w.requires_grad}
     size = sum(w.numel() for w in theta.values())
-    chunk = max(1, min(32, _CHUNK_FLOATS // (size * directions.shape[1])))
+    chunk = max(1, min(128, _CHUNK_FLOATS // (size * directions.shape[1])))
 
     def gradients(x: Tensor, along: Tensor) -> list[dict[str, Tensor]]:
         _, pull = vjp(  # type: ignore[misc]  # no auxiliary output was asked for

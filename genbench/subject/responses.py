@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["Pairing", "cut_network", "midpoints", "paired", "response_curve"]
 
 _POINTS, _END = 21, 0.5
-_ROWS, _MIDPOINTS = 384, 1024
+_ROWS, _MIDPOINTS = 256, 768
 """Lines that are followed from alpha = 0 to ½, and pairs that are mixed half and half."""
 _POOL = 768
 """Training examples among which partners are found: the first of the fixed order."""
-_CHUNK = 128
+_CHUNK = 256
 _GOLDEN = 0.6180339887498949
 
 
@@ -75,7 +75,7 @@ class Pairing:
 
 
 def paired(labels: Tensor, kind: str, rows: int, points: int) -> Pairing:
-    """All ordered pairs if there are at most `rows`; else at most `rows` rows, two or more of each x.
+    """All ordered pairs if there are at most `rows`; else at most `rows` rows, of as many x as there are.
 
     Both follow from the labels alone, so that networks trained on one data set meet the same pairs.
     """
@@ -108,7 +108,7 @@ def paired(labels: Tensor, kind: str, rows: int, points: int) -> Pairing:
         who, number = able[example], torch.arange(total) - first
         right = partner(who, number)[:, None].expand(-1, points)
         return Pairing(pool[who], right, example, 1.0, 1.0)
-    size = min(len(able), rows // 2)
+    size = min(len(able), rows)
     each = rows // size
     example = torch.arange(size).repeat_interleave(each)
     who = able[example]

@@ -141,7 +141,7 @@ class SharedParts:
     def midpoints(self) -> Part:
         """right (pairs, 1): is the input half-way between two examples of one class classified so?
 
-        Up to 1024 pairs; example, seen and partners as in `response_curve`.
+        Up to 768 pairs; example, seen and partners as in `response_curve`.
         """
         return self._part(["weights", "training_data"], "midpoints")
 

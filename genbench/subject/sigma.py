@@ -23,14 +23,14 @@ _DROP = 0.1
 _LOW, _HIGH = math.log(2.0**-14), math.log(2.0)
 """Ends of the search, in log sigma."""
 
-_GLANCE, _LEAST, _MOST = 32, 3, 10
+_GLANCE, _LEAST, _MOST = 32, 4, 10
 """A step of the bisection: examples that judge one draw, and the least and most draws."""
 _CLEAR = 3.0
 """Standard errors between a drop and the target that settle on which side it is."""
 _NEAR = 0.7
 """Bisection ends where the interval is this short in log sigma, or where a side cannot be told."""
 
-_EXAMPLES, _LOOK_DRAWS = 64, 16
+_EXAMPLES, _LOOK_DRAWS = 64, 14
 DRAWS = 4 * _LOOK_DRAWS
 """Of noise behind the value: four looks, two on either side of it."""
 _APART = 0.2
@@ -44,8 +44,8 @@ def sigma(
 ) -> Part:
     """The noise that lowers the mean training accuracy by .1 (SPEC.md section 4).
 
-    Bisection of log sigma with few draws finds the place. Then four looks around it, of 16 draws each, give
-    the line of drop^⅓ on log sigma, which is solved for .1^⅓: the drop itself bends up on trained networks, its
+    Bisection of log sigma with few draws finds the place. Then four looks around it, of 14 draws each, give
+    the line of drop^⅓ on log sigma, which is solved for .1: the drop itself bends up on trained networks, its
     logarithm down, and the cube root hardly at all. Every draw is fresh, with examples of its own from the
     whole training set, so that what scatters around the line is the error of draws and of examples alike.
 
@@ -108,18 +108,18 @@ def _side(noise: _Noise, place: float) -> int:
 
 
 def _solved(looks: list[tuple[float, Tensor]]) -> tuple[float, float]:
-    """Where the line of drop^p on log sigma is at .1^p, and its standard error.
+    """Where the line of drop^⅓ on log sigma is at .1^⅓, and its standard error.
 
     A look is the mean of its draws; the error is the larger of what the draws' spread and what the looks'
-    distance from the line say, divided by the slope.
+    distances from the line say, divided by the slope.
     """
-    target = _DROP**_POWER
     x = torch.tensor([place for place, _ in looks], dtype=torch.float64)
     drop = torch.stack([drops.mean() for _, drops in looks])
     variance = torch.stack([drops.var() / len(drops) for _, drops in looks])
-    # Not below the smallest drop that the examples of a look can show.
-    y = drop.clamp(min=1 / (_EXAMPLES * _LOOK_DRAWS)).pow(_POWER)
-    spread = variance.mean() * (_POWER * target / _DROP) ** 2  # of y, by the delta method at the target
+    target = _DROP ** (1 / 3)
+    # The root of a noisy mean is too low by 1/9·drop^(−5/3)·variance; far below the target it means nothing.
+    y = drop.clamp(min=_DROP / 5).pow(1 / 3) + variance * (target / _DROP**2 / 9)
+    spread = variance.mean() * (target / _DROP / 3) ** 2  # of y, by the delta method at the target
     centre = x.mean()
     sxx = (x - centre).square().sum()
     slope = float(((x - centre) * (y - y.mean())).sum() / sxx)
@@ -134,9 +134,8 @@ def _solved(looks: list[tuple[float, Tensor]]) -> tuple[float, float]:
     return solution, math.sqrt(uncertainty) / slope
 
 
-_POWER = 1 / 3
-_FLAT = 0.05
-"""A slope of drop^p this small is none: of trained networks it is .3 to 1."""
+_FLAT = 0.1
+"""A slope of drop^⅓ this small is none: of trained networks it is .3 to 1.1."""
 
 
 class _Noise:
