@@ -3,11 +3,11 @@
     python tests/coverage_study.py collect FOLDER [--networks 0,1] [--seeds 20]
     python tests/coverage_study.py table FOLDER
 
-`collect` trains its networks on scikit-learn's digits, takes the value of every stochastic measure on the whole
-training set with many draws, and a reading per seed, each with the training set in another order: the seed then
-stands for the choice of examples as well as for the draws. `table` prints, per measure, how often value ± 2
-errors holds the value on all data, and how often two seeds disagree on the order of two networks. A small
-version is in tests/test_coverage.py.
+`collect` trains its networks on scikit-learn's digits, takes the value of every stochastic measure on the
+whole training set with many draws (kept in FOLDER/truths for the next time), and a reading per seed, each
+with the training set in another order: the seed then stands for the choice of examples as well as for the
+draws. `table` prints, per measure, how often value ± 2 errors holds the value on all data, and how often two
+seeds disagree on the order of two networks. A small version is in tests/test_coverage.py.
 """
 
 from __future__ import annotations
@@ -188,9 +188,13 @@ def collect(folder: Path, numbers: list[int], seeds: int) -> None:
         found = [readings(network, seed, STOCHASTIC) for seed in range(seeds)]
         each = (time.process_time() - began) / seeds
         print(f"{network.name}: {seeds} seeds, {each:.2f} s of processor time each", flush=True)
-        began = time.process_time()
-        truth = on_all_data(network, STOCHASTIC)
-        print(f"{network.name}: on all data {time.process_time() - began:.0f} s", flush=True)
+        kept = folder / "truths" / f"{number}.json"
+        if not kept.exists():
+            began = time.process_time()
+            kept.parent.mkdir(exist_ok=True)
+            kept.write_text(json.dumps(on_all_data(network, STOCHASTIC)))
+            print(f"{network.name}: on all data {time.process_time() - began:.0f} s", flush=True)
+        truth = json.loads(kept.read_text())
         file.write_text(json.dumps({"name": network.name, "truth": truth, "readings": found}))
 
 
@@ -240,7 +244,11 @@ def table(folder: Path) -> str:
             values = [reading[name] for reading in n["readings"]]
             rms = math.sqrt(statistics.fmean((value - n["truth"][name]) ** 2 for value, _ in values))
             relative.append(rms / abs(n["truth"][name]) if n["truth"][name] else 0.0)
-            ratio.append(statistics.fmean(error for _, error in values) / rms if rms > 1e-9 * abs(n["truth"][name]) else math.nan)
+            ratio.append(
+                statistics.fmean(error for _, error in values) / rms
+                if rms > 1e-9 * abs(n["truth"][name])
+                else math.nan
+            )
         ratios = [r for r in ratio if not math.isnan(r)]
         lines.append(
             f"| {name} | {coverage(networks, name):.0%} | {min(coverage([n], name) for n in networks):.0%} | "

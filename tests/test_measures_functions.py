@@ -90,10 +90,7 @@ def test_few_pairs_are_all_met(kind) -> None:
     found = paired(labels, kind, rows=100, points=2)
     met = {(int(a), int(b)) for a, b in zip(found.left, found.right[:, 0], strict=True)}
     wanted = {
-        (a, b)
-        for a in range(6)
-        for b in range(6)
-        if a != b and (labels[a] == labels[b]) == (kind == "intra")
+        (a, b) for a in range(6) for b in range(6) if a != b and (labels[a] == labels[b]) == (kind == "intra")
     }
     assert met == wanted
     assert len(found.left) == len(wanted)

@@ -1,12 +1,13 @@
 """Means of samples with their standard errors, over draws and over the choice of training examples.
 
-A reading is asked of the whole training set. Where a subset of n of its m examples was looked at, what they leave
-open is a share 1 − n/m of the variance between samples of n (sampling without replacement): nothing, if all
-were.
+A reading is asked of the whole training set. Where a subset of n of its m examples was looked at, what they
+leave open is a share 1 − n/m of the variance between samples of n (sampling without replacement): nothing, if
+all were.
 
-Losses and curvatures of examples are skewed: a few examples carry much, and a sample without them gives a small
-value and a small error at once. So every error has a second term, what one more sample like the most extreme
-one would change; it adds a tenth to the error of bell-shaped samples and up to a half to that of skewed ones.
+Losses and curvatures of examples are skewed: a few examples carry much, and a sample without them gives a
+small value and a small error at once. So every error has a second term, what one more sample like the most
+extreme one would change; it adds a tenth to the error of bell-shaped samples and up to a half to that of
+skewed ones. Where that is not enough, `skewed` takes the error in logarithms.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ __all__ = [
     "mean_over_examples",
     "mean_over_rows",
     "resampled",
+    "skewed",
     "together",
 ]
 
@@ -42,14 +44,30 @@ def together(*errors: float) -> float:
     return math.hypot(*errors)
 
 
+def skewed(found: Estimate, span: float | None = None) -> Estimate:
+    """The same with the error of a positive, skewed number: two errors up are two errors of its logarithm.
+
+    `span`: the positive number that is skewed, if it is not the value itself.
+    """
+    size = float(found) if span is None else span
+    error = found.standard_error
+    if error is None or not size > 0:
+        return found
+    relative = min(error / size, _MOST_RELATIVE)
+    wider = error * math.expm1(2 * relative) / (2 * relative) if relative > 0 else error
+    return Estimate(found, standard_error=wider, samples=found.samples)
+
+
+_MOST_RELATIVE = 0.75
+"""Beyond it a number is not known at all, and its logarithm says no more."""
+
+
 def mean_of(samples: Tensor, factor: float = 1.0) -> Estimate:
     """factor · mean of independent samples."""
     values, n = samples.double(), len(samples)
     mean = float(values.mean())
     error = together(float(values.std()) / math.sqrt(n), _extreme(values) / n) if n > 1 else None
-    return Estimate(
-        factor * mean, standard_error=None if error is None else abs(factor) * error, samples=n
-    )
+    return Estimate(factor * mean, standard_error=None if error is None else abs(factor) * error, samples=n)
 
 
 def _extreme(values: Tensor) -> float:
@@ -75,9 +93,7 @@ def jackknife(left_out: Tensor) -> float:
     return together(math.sqrt(spread), _extreme(left_out))
 
 
-def resampled(
-    table: Tensor, statistic: Callable[[Tensor], float], m: int
-) -> Estimate:
+def resampled(table: Tensor, statistic: Callable[[Tensor], float], m: int) -> Estimate:
     """statistic(table) of a table (draws, examples), with its error over draws and over examples of m.
 
     Two jackknives: leaving out one draw, and leaving out one group of examples.

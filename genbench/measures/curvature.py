@@ -1,7 +1,7 @@
 """Second derivatives of the training loss at the trained weights (002 A.3).
 
-The loss is that of all training examples if they are at most 256, else of 128, in micro-batches that fit. Errors include the choice of
-examples, from the spread of single examples' Gauss-Newton curvature.
+The loss is that of all training examples if they are at most 256, else of 128, in micro-batches that fit.
+Errors include the choice of examples, from the spread of single examples' Gauss-Newton curvature.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ _PRECISION = 1e-3
 """lambda of 002 Eq. 31, the prior precision; the paper leaves it open."""
 
 
-@measure(category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (34)", cost="high", version="2")
+@measure(
+    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (34)", cost="high", version="2"
+)
 def hessian_top_eigenvalue(subject: Subject) -> Estimate:
     """Largest eigenvalue of the loss's Hessian.
 
     max of vᵀHv over unit vectors v, H = Hessian of the mean cross-entropy in theta, by Lanczos until its
-    residual is below two per cent of it, or 20 steps. The error given is the residual, within which an eigenvalue
-    lies, and that of the examples along v.
+    residual is below two per cent of it, or 20 steps. The error given is the residual, within which an
+    eigenvalue lies, and that of the examples along v.
 
     Limits: changes when consecutive ReLU layers are rescaled, though the function does not (Dinh et al.
     2017).
@@ -38,7 +40,9 @@ def hessian_top_eigenvalue(subject: Subject) -> Estimate:
     return Estimate(float(part["top"]), standard_error=error)
 
 
-@measure(category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (35)", cost="high", version="2")
+@measure(
+    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (35)", cost="high", version="2"
+)
 def hessian_trace(subject: Subject) -> Estimate:
     """Trace of the loss's Hessian.
 
@@ -55,7 +59,9 @@ def hessian_trace(subject: Subject) -> Estimate:
     return Estimate(trace, standard_error=error, samples=trace.samples)
 
 
-@measure(category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (32)", cost="medium", version="2")
+@measure(
+    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (32)", cost="medium", version="2"
+)
 def flatness_proxy(subject: Subject) -> Estimate:
     """Mean diagonal of the empirical Fisher information of batches, plus a prior precision.
 

@@ -2,10 +2,10 @@
 
 sigma is the largest standard deviation of Gaussian noise on the folded parameters that costs a tenth of the
 training accuracy; sigma' the same with noise in proportion to each weight. Both are Monte-Carlo searches
-(`Subject.sigma`), shared by all six measures: a coarse bisection of log sigma, then 56 draws around the place,
-each judged on 64 training examples of its own, and the line through what they cost. The error is that of the line. The
-search is on (0, 2): a network that no such noise hurts, one that never learnt for example, reads as sigma = 2.
-Like the authors' code, the bounds have log(m/sigma) + 10.
+(`Subject.sigma`), shared by all six measures: a coarse bisection of log sigma, then 56 draws around the
+place, each judged on 64 training examples of its own, and the line through what they cost. The error is that
+of the line. The search is on (0, 2): a network that no such noise hurts, one that never learnt for example,
+reads as sigma = 2. Like the authors' code, the bounds have log(m/sigma) + 10.
 """
 
 from __future__ import annotations

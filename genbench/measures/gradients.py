@@ -16,7 +16,9 @@ __all__ = ["MEASURES"]
 _GRADIENTS = frozenset({"gradients", "training_data"})
 
 
-@measure(category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (39)", cost="medium", version="2")
+@measure(
+    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (39)", cost="medium", version="2"
+)
 def gradient_norm(subject: Subject) -> Estimate:
     """Mean norm of mini-batch gradients.
 
@@ -25,7 +27,9 @@ def gradient_norm(subject: Subject) -> Estimate:
     return mean_of(subject.batch_gradients()["norms"])
 
 
-@measure(category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 A.4", cost="medium", version="2")
+@measure(
+    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 A.4", cost="medium", version="2"
+)
 def gradient_noise_final_var(subject: Subject) -> Estimate:
     """Variance of mini-batch gradients at the trained weights.
 
@@ -36,7 +40,9 @@ def gradient_noise_final_var(subject: Subject) -> Estimate:
     return mean_of(subject.batch_gradients()["deviations"])
 
 
-@measure(category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (37)", cost="medium", version="2")
+@measure(
+    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (37)", cost="medium", version="2"
+)
 def gradient_noise_scale(subject: Subject) -> Estimate:
     """Variance of mini-batch gradients over their squared mean.
 
@@ -48,9 +54,7 @@ def gradient_noise_scale(subject: Subject) -> Estimate:
     """
     part = subject.batch_gradients()
     left_out = part["variance_ratios"]
-    return Estimate(
-        float(part["variance_ratio"]), standard_error=jackknife(left_out), samples=len(left_out)
-    )
+    return Estimate(float(part["variance_ratio"]), standard_error=jackknife(left_out), samples=len(left_out))
 
 
 @measure(category="gradient", needs={"trace"}, paper="002 A.4", cost="low")
@@ -69,7 +73,9 @@ def gradient_noise_var(subject: Subject) -> float:
     return float(trace["gradient_variance"].double().mean())
 
 
-@measure(category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 A.4", cost="medium", version="2")
+@measure(
+    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 A.4", cost="medium", version="2"
+)
 def input_gradient_norm(subject: Subject) -> Estimate:
     """Mean norm of the loss's gradient at the input.
 

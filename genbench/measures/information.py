@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from genbench.measures._estimates import jackknife, resampled, together
+from genbench.measures._estimates import jackknife, resampled, skewed, together
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
@@ -46,13 +46,20 @@ def aic_bias(subject: Subject) -> float:
     return 2.0 * sum(parameter.numel() for parameter in subject.parameters())
 
 
-@measure(category="information", needs=_GRADIENTS, randomness="seeded", paper="002 (43)", cost="medium", version="2")
+@measure(
+    category="information",
+    needs=_GRADIENTS,
+    randomness="seeded",
+    paper="002 (43)",
+    cost="medium",
+    version="2",
+)
 def tic_bias(subject: Subject) -> Estimate:
     """Penalty of Takeuchi's information criterion, diagonal approximation.
 
     sum_j J_jj / (I_jj + eps), J = mean of g_n g_nᵀ over single examples, I = Hessian of the mean loss, eps =
-    1e-8; on at most 256 training examples. The error given is that of their choice, leaving out a sixteenth at a
-    time.
+    1e-8; on at most 256 training examples. The error given is that of their choice, leaving out a sixteenth
+    at a time.
 
     Limits: I is the Hessian in its Gauss-Newton form (the Fisher information): the raw Hessian's diagonal has
     negative entries in a network, where the ratio means nothing.
@@ -63,10 +70,17 @@ def tic_bias(subject: Subject) -> Estimate:
     error = math.sqrt(1 - seen) * jackknife(part["left_out"][:, 0]) if seen < 1 else 0.0
     if len(part["left_out_rest"]):  # what the random projection adds, whatever the examples
         error = together(error, math.sqrt(seen) * jackknife(part["left_out_rest"]))
-    return Estimate(float(part["ratio"]), standard_error=error, samples=n)
+    return skewed(Estimate(float(part["ratio"]), standard_error=error, samples=n))
 
 
-@measure(category="information", needs=_GRADIENTS, randomness="seeded", paper="002 (44)", cost="medium", version="2")
+@measure(
+    category="information",
+    needs=_GRADIENTS,
+    randomness="seeded",
+    paper="002 (44)",
+    cost="medium",
+    version="2",
+)
 def tic_bias_bound(subject: Subject) -> Estimate:
     """Upper bound of tic_bias.
 
@@ -104,7 +118,9 @@ def tic(subject: Subject) -> Estimate:
     return Estimate(value, standard_error=bias.standard_error, samples=bias.samples)
 
 
-@measure(category="information", needs=_DATA, randomness="seeded", paper="002 (46)", cost="medium", version="2")
+@measure(
+    category="information", needs=_DATA, randomness="seeded", paper="002 (46)", cost="medium", version="2"
+)
 def waic_bias(subject: Subject) -> Estimate:
     """Penalty of the widely applicable information criterion.
 
@@ -115,10 +131,12 @@ def waic_bias(subject: Subject) -> Estimate:
     perturbed alike.
     """
     likelihoods, m = subject.weight_noise("tensor")["log_likelihoods"], subject.m
-    return resampled(likelihoods, lambda some: 2 * m * float(some.var(0).mean()), m)
+    return skewed(resampled(likelihoods, lambda some: 2 * m * float(some.var(0).mean()), m))
 
 
-@measure(category="information", needs=_DATA, randomness="seeded", paper="002 (45)", cost="medium", version="2")
+@measure(
+    category="information", needs=_DATA, randomness="seeded", paper="002 (45)", cost="medium", version="2"
+)
 def waic(subject: Subject) -> Estimate:
     """Widely applicable information criterion.
 
@@ -132,7 +150,7 @@ def waic(subject: Subject) -> Estimate:
         each = -2 * (some.logsumexp(0) - math.log(len(some))) + 2 * some.var(0)
         return m * float(each.mean())
 
-    return resampled(likelihoods, criterion, m)
+    return skewed(resampled(likelihoods, criterion, m))
 
 
 MEASURES = [aic, aic_bias, tic, tic_bias, tic_bias_bound, waic, waic_bias]

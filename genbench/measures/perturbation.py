@@ -3,9 +3,9 @@
 A perturbation response curve A(alpha) is the share of pairs for which (1 − alpha)·x + alpha·x' is classified
 as x: pairs within a class (intra) or across classes (inter), at the input (l0) or at the output of the first
 block (l1), alpha on 21 points from 0 to .5. All ordered pairs where they are at most 256; else 256 lines from
-as many training examples x, with another x' at every alpha, so that up to 5,000 pairs are met; and 768 pairs
-for mixup. Each x counts the same. Pairs depend on the labels alone: networks trained on the same data meet the
-same. The error is that of the choice of x and of their partners, and 0 where all pairs were met.
+as many training examples x, with another x' at every alpha, so that up to 5,000 pairs are met; and 768
+pairs for mixup. Each x counts the same. Pairs depend on the labels alone: networks trained on the same data
+meet the same. The error is that of the choice of x and of their partners, and 0 where all pairs were met.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
 from genbench.errors import NotApplicable
-from genbench.measures._estimates import jackknife, mean_over_rows, together
+from genbench.measures._estimates import jackknife, mean_over_rows, skewed, together
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _gi(pairs: str, layer: int) -> Callable[[Subject], Estimate]:
         curve = subject.response_curve(pairs, layer)
         alpha, right = curve["alpha"], curve["right"].double()
         heaviest = float(gi_scores(alpha, 1 - torch.eye(len(alpha), dtype=torch.float64)).max())
-        return mean_over_rows(gi_scores(alpha, right), curve, finest=heaviest / len(right))
+        return skewed(mean_over_rows(gi_scores(alpha, right), curve, finest=heaviest / len(right)))
 
     return gi
 
@@ -69,14 +69,16 @@ def _pal(pairs: str, layer: int) -> Callable[[Subject], Estimate]:
         alpha, right = curve["alpha"], curve["right"].double()
         top, bottom = pal_areas(alpha, right)
         near = mean_over_rows(bottom, curve)
-        if near == 0:
+        if float(near) == 0:
             raise NotApplicable("the network classifies none of the training examples right")
         ratio = mean_over_rows(top, curve) / near
         # Delta method; a single answer far off changes the area by the distance of two alphas.
         finest = float(alpha[1]) / len(right)
         rest = mean_over_rows(top - ratio * bottom, curve, finest)
         error = None if rest.standard_error is None else rest.standard_error / near
-        return Estimate(ratio, standard_error=error, samples=len(right))
+        far, close = pal_areas(alpha, torch.ones_like(alpha))  # of predictions that never change
+        lost = float(far / close) - ratio
+        return skewed(Estimate(ratio, standard_error=error, samples=len(right)), span=lost)
 
     return pal
 

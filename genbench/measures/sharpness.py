@@ -1,9 +1,9 @@
 """How much the loss rises when the weights are moved: by a gradient step or by noise (002 A.3).
 
-The sharpness under noise is the expected largest loss increase of 5 draws (Eq. 18, 24): its mean over all ways to
-choose 5 of 20. The paper leaves the sizes open; here rho = .05, r = sigma_post = .05, and the loss is that of at
-most 256 training examples. Errors are those of the draws and of the choice of examples, by leaving out one draw and
-one group of examples at a time.
+The sharpness under noise is the expected largest loss increase of 5 draws (Eq. 18, 24): its mean over all
+ways to choose 5 of 20. The paper leaves the sizes open; here rho = .05, r = sigma_post = .05, and the loss is
+that of at most 256 training examples. Errors are those of the draws and of the choice of examples, by leaving
+out one draw and one group of examples at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _RADII = (0.01, 10**-1.5, 0.1, 10**-0.5, 1.0)
 _GROUP = 5
 
 
-@measure(category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (15)", cost="medium", version="2")
+@measure(
+    category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (15)", cost="medium", version="2"
+)
 def sharpness(subject: Subject) -> Estimate:
     """Rise of the loss after one step uphill.
 
@@ -42,7 +44,9 @@ def sharpness(subject: Subject) -> Estimate:
     return mean_of(losses[:, 1] - losses[:, 0])
 
 
-@measure(category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (16)", cost="medium", version="2")
+@measure(
+    category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (16)", cost="medium", version="2"
+)
 def adaptive_sharpness(subject: Subject) -> Estimate:
     """Steepest rise of the loss over several lengths of one step uphill.
 

@@ -22,8 +22,8 @@ __all__ = ["RADII", "SAM_RADIUS", "batch_gradients", "input_gradients", "scores"
 _BATCHES, _BATCH = 16, 32
 """Mini-batches of the gradient statistics: their number and size.
 
-Each is drawn anew from the whole training set, so that the spread between them is the error of every mean over
-them, whatever m.
+Each is drawn anew from the whole training set, so that the spread between them is the error of every mean
+over them, whatever m.
 """
 
 SAM_RADIUS = 0.05
@@ -49,9 +49,10 @@ def trainable(model: nn.Module) -> list[nn.Parameter]:
 def batch_gradients(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
     """Statistics of mini-batch gradients g_b, and the loss after one ascent step of each radius.
 
-    norms (B,); squares (B,), the mean over coordinates of g_b²; deviations (B,), that of (g_b − mean g)²·B/(B−1);
-    variance_ratio, the mean over coordinates of Var / (mean² + eps), and variance_ratios (B,), the same without
-    each batch; losses (B, 2 + radii): at theta, after a step of SAM_RADIUS, after a step of each of RADII.
+    norms (B,); squares (B,), the mean over coordinates of g_b²; deviations (B,), that of (g_b − mean g)²,
+    times B/(B − 1); variance_ratio, the mean over coordinates of Var / (mean² + eps), and variance_ratios
+    (B,), the same without each batch; losses (B, 2 + radii): at theta, after a step of SAM_RADIUS, after a
+    step of each of RADII.
     """
     batches = _batches(len(network.labels), generator)
     ascent = _Ascent(network)
@@ -62,7 +63,7 @@ def batch_gradients(network: TrainedNetwork, parts: PartSource, generator: torch
     for rows in batches:
         loss, gradient = ascent.gradient(rows)
         total += gradient
-        total_square += gradient.double().square_()
+        total_square += gradient.double().square()
         norms.append(torch.linalg.vector_norm(gradient, dtype=torch.float64))
         losses.append([loss, *ascent.losses(rows, gradient, float(norms[-1]))])
         if keep:

@@ -30,7 +30,7 @@ _PRECISE = 0.07
 _DOUBLE = 2**21
 """Up to this many coordinates the basis is kept in double precision."""
 _GRAPH_BYTES, _KEPT_BYTES = 2**29, 2**30
-"""What the graph of one micro-batch may take; and what graphs in all, for them to be kept between products."""
+"""What the graph of one micro-batch may take; and all graphs, if they are to be kept between products."""
 
 Product = Callable[[Tensor], Tensor]
 

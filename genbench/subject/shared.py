@@ -106,7 +106,7 @@ class SharedParts:
         return self._part(["gradients", "training_data"], "input_gradients")["norms"]
 
     def information(self) -> Part:
-        """Of at most 256 examples: ratio, the sum of J_jj / (I_jj + eps); trace_j; least_i, the smallest I_jj.
+        """Of at most 256 examples: ratio, the sum of J_jj / (I_jj + eps); trace_j; least_i = min I_jj.
 
         left_out (groups, 3): the three without one group of examples each; left_out_rest (groups,): the ratio
         without one group's random projection; traces (n,): the trace of I for single examples.
@@ -114,9 +114,10 @@ class SharedParts:
         return self._part(["gradients", "training_data"], "information")
 
     def curvature(self) -> Part:
-        """Of the Hessian of the loss of at most 256 examples: top, its residual, and traces (probes,).
+        """Of the Hessian of the loss: top, its residual, and traces (probes,).
 
-        top_forms (n,) and trace_forms (n,): what single examples give to either, in Gauss-Newton form.
+        Of all examples if they are at most 256, else of 128. top_forms (n,) and trace_forms (n,): what single
+        examples give to either, in Gauss-Newton form.
         """
         return self._part(["gradients", "training_data"], "curvature")
 
@@ -133,8 +134,8 @@ class SharedParts:
         """alpha (points,) and right (rows, points): is the point between x and x' classified as x?
 
         `pairs`: "intra" or "inter" (class); `layer`: 0, the input, or 1, the output of the first block. A row
-        has one x, and at every alpha an x' of its own. example (rows,): which x; seen, the share of the training
-        examples among the x; partners, the share of its partners that an x meets at each alpha.
+        has one x, and at every alpha an x' of its own. example (rows,): which x; seen, the share of the
+        training examples among the x; partners, the share of its partners that an x meets at each alpha.
         """
         return self._part(["weights", "training_data"], "response_curve", pairs=pairs, layer=layer)
 
