@@ -39,7 +39,7 @@ reliability_diagram temperature_scaling
 gi_intra_l0 gi_intra_l1 gi_inter_l0 gi_inter_l1 pal_intra_l0 pal_intra_l1 pal_inter_l0 pal_inter_l1
 mixup_intra_l0 dbi_mixup
 
-ml_pacbayes compression_bound baseline_random baseline_constant baseline_size
+ml_pacbayes path_norm_unnormalised compression_bound baseline_random baseline_constant baseline_size
 """
 
 

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from test_cli import assert_one_sentence
 
+from genbench.display.names import reading_note
+from genbench.engine.cells import Outcome, Status
+
 NETWORK = """
 import torch
 import genbench
@@ -21,6 +24,11 @@ def build():
         model[1].weight.copy_(torch.arange(12.0).view(3, 4))
     x = torch.randn(50, 4)
     return genbench.Subject.from_module(model, data=(x, model(x).argmax(1)))
+
+def spoilt():
+    model = torch.nn.Linear(4, 3)
+    model.weight.data[0, 0] = float("nan")
+    return genbench.Subject.from_module(model, data=(torch.randn(50, 4), torch.zeros(50)))
 
 def nothing():
     return 5
@@ -68,12 +76,48 @@ def test_a_table_for_people(run, network) -> None:
     assert "building" not in result.stdout
 
 
+UNSURE = """
+import genbench
+
+@genbench.measure
+def unsure(subject):
+    "A curvature, say."
+    return genbench.Estimate(-2.1, standard_error=2.7)
+
+@genbench.measure
+def sure(subject):
+    "Another."
+    return genbench.Estimate(-2.1, standard_error=1.0)
+"""
+
+
+def test_a_reading_that_its_error_cannot_tell_from_0_says_so(run, tmp_path, network) -> None:
+    (tmp_path / "unsure.py").write_text(UNSURE)
+    shown = run("read", "mynet.py:build", "-m", "./unsure.py", "-m", "param_norm").stdout
+    lines = {line.split("\t")[0]: line for line in shown.splitlines()}
+    assert "not told from 0: its standard error is 2.7" in lines["unsure"]
+    assert "\tok\t" in lines["unsure"]
+    assert "not told from 0" not in lines["sure"] + lines["param_norm"]
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "note"),
+    [(1.0, 0.5, "not told"), (1.0, 0.4, ""), (0.0, 0.0, ""), (0.0, 0.1, "not told"), (3.0, None, "")],
+)
+def test_which_readings_are_not_told_from_0(value, error, note) -> None:
+    outcome = Outcome(Status.OK, result={"value": value, "detail": {"standard_error": error}})
+    assert reading_note(outcome).startswith(note)
+    assert bool(reading_note(outcome)) == bool(note)
+    assert reading_note(Outcome(Status.NOT_APPLICABLE, "one class")) == "one class"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["mynet.py:nothing", "-m", "params"], "it returned int; return genbench.Subject.from_module"),
         (["mynet.py:fails", "-m", "params"], "ValueError: the checkpoint is not there"),
         (["mynet.py:dies", "-m", "params"], "exit code 3"),
+        (["mynet.py:spoilt", "-m", "params"], "the weights are not finite"),
         (["mynet.py:absent", "-m", "params"], "it defines no function 'absent'"),
         (["mynet.py", "-m", "params"], "write ./mynet.py:build"),
         (["other.py:build", "-m", "params"], "there is no file other.py"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genbench.cli.common import common_options, parse_memory
+from genbench.display.names import reading_note
 from genbench.display.tables import print_json, print_table
 from genbench.errors import UserError
 
@@ -111,5 +112,5 @@ def _row(name: str, outcome: Outcome) -> dict[str, Any]:
         "layers": detail.get("layers", {}),
         "status": str(outcome.status),
         "seconds": outcome.cost.seconds + outcome.cost.shared_seconds,
-        "reason": outcome.reason,
+        "reason": reading_note(outcome),
     }

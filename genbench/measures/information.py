@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from genbench._lazy import torch
 from genbench.measures._estimates import jackknife, resampled, skewed, together
 from genbench.plugin.contract import Estimate, measure
 
@@ -17,7 +18,6 @@ __all__ = ["MEASURES"]
 
 _DATA = frozenset({"weights", "training_data"})
 _GRADIENTS = frozenset({"gradients", "training_data"})
-_EPS = 1e-8
 
 
 def _losses(subject: Subject) -> Tensor:
@@ -58,11 +58,12 @@ def tic_bias(subject: Subject) -> Estimate:
     """Penalty of Takeuchi's information criterion, diagonal approximation.
 
     sum_j J_jj / (I_jj + eps), J = mean of g_n g_nᵀ over single examples, I = Hessian of the mean loss, eps =
-    1e-8; on at most 256 training examples. The error given is that of their choice, leaving out a sixteenth
-    at a time.
+    1e-3 of the mean of I_jj; on at most 256 training examples. The error given is that of their choice,
+    leaving out a sixteenth at a time.
 
-    Limits: I is the Hessian in its Gauss-Newton form (the Fisher information): the raw Hessian's diagonal has
-    negative entries in a network, where the ratio means nothing.
+    Limits: 002 leaves eps open; a fixed one outweighs I on a network that fits its data. I is the Hessian in
+    its Gauss-Newton form (the Fisher information), not the paper's Hutchinson diagonal of the raw Hessian:
+    that has negative entries in a network, where the ratio means nothing.
     """
     part = subject.information()
     n = len(part["traces"])
@@ -84,16 +85,17 @@ def tic_bias(subject: Subject) -> Estimate:
 def tic_bias_bound(subject: Subject) -> Estimate:
     """Upper bound of tic_bias.
 
-    tr(J) / max(min_j I_jj, eps), J, I and eps = 1e-8 as in tic_bias.
+    tr(J) / max(min_j I_jj, eps), J, I and eps as in tic_bias.
 
     Limits: any parameter without effect, a dead unit's say, makes the denominator eps; it then is tr(J) /
-    eps.
+    eps, a thousand times the ratio of the means of J_jj and I_jj, per parameter.
     """
     part = subject.information()
     n = len(part["traces"])
-    _, traces, least = part["left_out"].T
-    error = math.sqrt(1 - n / subject.m) * jackknife(traces / least.clamp(min=_EPS)) if n < subject.m else 0.0
-    value = float(part["trace_j"]) / max(float(part["least_i"]), _EPS)
+    _, traces, least, eps = part["left_out"].T
+    bounds = traces / torch.maximum(least, eps)
+    error = math.sqrt(1 - n / subject.m) * jackknife(bounds) if n < subject.m else 0.0
+    value = float(part["trace_j"]) / max(float(part["least_i"]), float(part["eps"]))
     return Estimate(value, standard_error=error, samples=n)
 
 
@@ -108,7 +110,8 @@ def tic_bias_bound(subject: Subject) -> Estimate:
 def tic(subject: Subject) -> Estimate:
     """Takeuchi's information criterion, diagonal approximation.
 
-    mean_n −log p(y_n | x_n) + tic_bias, as printed in 002: the penalty is not divided by m.
+    mean_n −log p(y_n | x_n) + tic_bias, as printed in 002: the penalty is not divided by m. Its Hessian is in
+    Gauss-Newton form, for the paper's Hutchinson diagonal goes negative.
 
     Limits: as tic_bias, which outweighs the loss by far.
     """

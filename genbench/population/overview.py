@@ -8,6 +8,7 @@ from functools import cached_property
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from genbench.display.names import reading_note
 from genbench.suites.result import MeasureResult
 
 if TYPE_CHECKING:
@@ -124,8 +125,14 @@ def _spread(gaps: Sequence[float]) -> dict[str, Any]:
 
 
 def reasons(result: MeasureResult) -> list[tuple[int, str, str]]:
-    """Why networks have no reading: how many, status and reason, the most frequent first."""
-    missing = Counter((str(o.status), o.reason) for o in result.outcomes.values() if o.value is None)
+    """Why networks have no reading, or none that differs from 0: how many, status and reason, by number."""
+    missing: Counter[tuple[str, str]] = Counter()
+    for outcome in result.outcomes.values():
+        if outcome.value is None:
+            missing[str(outcome.status), outcome.reason] += 1
+        elif note := reading_note(outcome):
+            # Without the error itself, which differs from one network to the next.
+            missing[str(outcome.status), note.partition(":")[0]] += 1
     ordered = sorted(missing.items(), key=lambda item: (-item[1], item[0]))[:_MOST_REASONS]
     return [
         (count, status, reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…")

@@ -37,8 +37,8 @@ _KEPT_FLOATS = 2**26
 """Numbers of gradients that are kept; those of a larger network are taken a second time."""
 _ROUNDING = 1e-2
 """Share of the shortest step that rounding may take before everything is done in double precision."""
-_EPS = 1e-8
-"""eps of 002 Eq. 37, which the paper leaves open."""
+_EPS = 1e-3
+"""eps of 002 Eq. 37, which the paper leaves open, as a share of the mean over coordinates of g²."""
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:
@@ -90,10 +90,13 @@ def _batches(m: int, generator: torch.Generator) -> list[Tensor]:
 
 
 def _variance_ratio(total: Tensor, total_square: Tensor, count: int) -> Tensor:
-    """Mean over coordinates of Var / (mean² + eps) (002 Eq. 37), of sums over batches."""
+    """Mean over coordinates of Var / (mean² + eps) (002 Eq. 37), of sums over batches; 0 if all are 0."""
     square = (total / count).square_()
     variance = (total_square / count - square).clamp_(min=0)
-    return variance.div_(square.add_(_EPS)).mean()
+    eps = _EPS * square.mean()
+    if eps == 0:
+        return eps + (torch.inf if bool(variance.any()) else 0.0)
+    return variance.div_(square.add_(eps)).mean()
 
 
 class _Ascent:

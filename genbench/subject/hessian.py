@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from genbench.errors import NotApplicable
 from genbench.subject.gradients import trainable
 from genbench.subject.sampling import double_backward, examples
 
@@ -54,7 +55,7 @@ def curvature(network: TrainedNetwork, parts: PartSource, generator: torch.Gener
             zero = torch.zeros((), dtype=torch.float64)
             none = dict.fromkeys(("traces", "top_forms", "trace_forms"), zero[None])
             return {"top": zero, "residual": zero, **none}
-        trace_forms = parts.get("information")["traces"][: len(labels)]
+        trace_forms = _traces(parts, len(labels))
         unseen = 1 - len(labels) / m
         sampled = float(trace_forms.std()) * (unseen / len(labels)) ** 0.5 if unseen else 0.0
         basis, tridiagonal, residual = _lanczos(product, size, generator)
@@ -79,6 +80,14 @@ def curvature(network: TrainedNetwork, parts: PartSource, generator: torch.Gener
         "top_forms": top_forms,
         "trace_forms": trace_forms,
     }
+
+
+def _traces(parts: PartSource, count: int) -> Tensor:
+    """tr(G_n) of the first examples; 0 where no weight has an effect on what the network predicts."""
+    try:
+        return parts.get("information")["traces"][:count]
+    except NotApplicable:
+        return torch.zeros(count, dtype=torch.float64)
 
 
 def _probed(probe: Callable[[], float], most: int, enough: float) -> list[float]:

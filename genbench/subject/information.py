@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, vjp, vmap
 
+from genbench.errors import NotApplicable
 from genbench.subject.sampling import double_backward, examples
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EPS", "information"]
 
-EPS = 1e-8
-"""eps of 002 Eq. 43 and 44, which the paper leaves open."""
+EPS = 1e-3
+"""eps of 002 Eq. 43 and 44, which the paper leaves open, as a share of the mean of I_jj: on a network that
+fits its data all of I is small, and no fixed number is small beside it."""
 
 _EXAMPLES = 256
 _GROUPS = 16
@@ -31,17 +33,19 @@ _CHUNK_FLOATS = 2**25
 
 
 def information(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
-    """ratio, the sum over coordinates of J_jj / (I_jj + eps); tr J; min I_jj; traces (n,) of single examples.
+    """ratio, the sum over coordinates of J_jj / (I_jj + eps); tr J; min I_jj; eps; traces (n,), of examples.
 
     J = mean of g_n g_nᵀ, g_n the gradient of one example's loss. I = the Hessian of the mean loss in its
     Gauss-Newton form, mean of A_nᵀ L_n A_n, with A_n the Jacobian of the logits and L_n = diag(p) − p pᵀ the
     Hessian of the cross-entropy in them. L_n is taken exactly along its largest eigenvectors, which hold
     nearly all of it for a network that fits its data; the rest enters by one random projection, unbiased.
 
-    left_out (groups, 3): ratio, tr J and min I_jj without one group of examples; left_out_rest (groups,): the
-    ratio without one group's random projection alone.
+    left_out (groups, 4): ratio, tr J, min I_jj and eps without one group of examples; left_out_rest
+    (groups,): the ratio without one group's random projection alone.
     """
     inputs, labels = examples(network, _EXAMPLES)
+    if len(labels) < 2:
+        raise NotApplicable("it needs two training examples at least, to tell how far one matters")
     with torch.no_grad():
         p = torch.cat([network.model(x) for x in inputs.split(128)]).double().softmax(1)
     targets = torch.nn.functional.one_hot(labels, p.shape[1])
@@ -110,20 +114,27 @@ class _Sums:
                 break
             one = (among - part) / (n - count)
             i = one[1] + one[2]
-            left_out.append(torch.stack([scale * _ratio(one[0], i), one[0].sum() * self._stride, i.min()]))
+            bound = (one[0].sum() * self._stride, i.min(), EPS * i.mean())
+            left_out.append(torch.stack([scale * _ratio(one[0], i), *bound]))
             left_out_rest.append(scale * _ratio(j[kept], known[kept] + one[2]))
         nothing = torch.zeros(0, dtype=torch.float64)
+        eps = EPS * (known + rest).mean()
+        if eps == 0:
+            raise NotApplicable(
+                "the information matrix is 0: no weight has an effect on what the network predicts"
+            )
         return {
             "ratio": ratio,
+            "eps": eps,
             "trace_j": j.sum(),
             "least_i": (known + rest).min(),
-            "left_out": torch.stack(left_out) if left_out else nothing.view(0, 3),
+            "left_out": torch.stack(left_out) if left_out else nothing.view(0, 4),
             "left_out_rest": torch.stack(left_out_rest) if self._random and left_out else nothing,
         }
 
 
 def _ratio(j: Tensor, i: Tensor) -> Tensor:
-    return (j / (i + EPS)).sum()
+    return (j / (i + EPS * i.mean())).sum()
 
 
 def _roots(p: Tensor, generator: torch.Generator) -> Tensor:

@@ -113,12 +113,30 @@ def part_label(name: str, options: Mapping[str, Any]) -> str:
 def compute_part(
     network: TrainedNetwork, seed: int, parts: PartSource, name: str, options: Mapping[str, Any]
 ) -> Part:
-    """Compute one part; its randomness depends on the subject and the part alone."""
+    """Compute one part; its randomness depends on the subject and the part alone.
+
+    Numbers that are not finite are refused here, once, so that no measure has to look for them.
+    """
     if name not in _HOMES:
         raise KeyError(f"there is no shared part {name!r}")
+    if name not in _OF_WEIGHTS and not network.finite_outputs:
+        raise NotApplicable("the network's outputs are not finite")
     generator = torch.Generator().manual_seed(derive_seed(seed, "part", name, dict(options)))
     function: Callable[..., Part] = getattr(import_module(f"genbench.subject.{_HOMES[name]}"), name)
-    return function(network, parts, generator, **options)
+    try:
+        part = function(network, parts, generator, **options)
+    except torch.linalg.LinAlgError as problem:  # type: ignore[attr-defined]  # said of NaN and inf
+        raise NotApplicable(_OVERFLOW.format(part_label(name, options))) from problem
+    if name not in _MAY_BE_INFINITE and not all(bool(t.isfinite().all()) for t in part.values()):
+        raise NotApplicable(_OVERFLOW.format(part_label(name, options)))
+    return part
+
+
+_OVERFLOW = "the network's weights or outputs are too large or too small: {} is beyond floating point"
+_OF_WEIGHTS = {"spectral_norms", "flat_spectral_norms", "log_paths", "log_evidence"}
+"""Parts that have a meaning whatever the network's outputs are."""
+_MAY_BE_INFINITE = {"log_paths"}
+"""A network of which every path is broken has the logarithm of 0."""
 
 
 _HOMES = {

@@ -75,8 +75,14 @@ class SharedParts:
         norms = self._part(["weights"], "flat_spectral_norms")
         return {name: float(norm) for name, norm in norms.items()}
 
-    def log_path_sum(self) -> float:
-        """log of the sum over all paths of products of squared weights; -inf if that is 0."""
+    def log_path_sum(self, normalised: bool = True) -> float:
+        """log of the sum over all paths of products of squared weights; -inf if that is 0.
+
+        `normalised`: batch norms are folded and layer norms divide by their spread on the training set;
+        otherwise both are taken for the identity.
+        """
+        if not normalised:
+            return float(self._part(["weights"], "log_paths", normalised=False)["log_sum"])
         return float(self._part(["weights", "training_data"], "log_paths")["log_sum"])
 
     def sigma(self, magnitude_aware: bool = False) -> Estimate:
@@ -106,9 +112,9 @@ class SharedParts:
         return self._part(["gradients", "training_data"], "input_gradients")["norms"]
 
     def information(self) -> Part:
-        """Of at most 256 examples: ratio, the sum of J_jj / (I_jj + eps); trace_j; least_i = min I_jj.
+        """Of at most 256 examples: ratio, the sum of J_jj / (I_jj + eps); trace_j; least_i = min I_jj; eps.
 
-        left_out (groups, 3): the three without one group of examples each; left_out_rest (groups,): the ratio
+        left_out (groups, 4): the four without one group of examples each; left_out_rest (groups,): the ratio
         without one group's random projection; traces (n,): the trace of I for single examples.
         """
         return self._part(["gradients", "training_data"], "information")
@@ -149,7 +155,7 @@ class SharedParts:
     def log_evidence(self) -> Part:
         """log P(labels of one class against the rest) under random networks of this architecture.
 
-        evidence (classes,) on n training examples; jackknife (4, few classes), with a quarter of the random
-        networks left out.
+        evidence (classes,) on n training examples; networks, how many were drawn; jackknife (4, few classes),
+        with a quarter of them left out. A function of architecture and training set, of no seed.
         """
         return self._part(["weights", "training_data"], "log_evidence")

@@ -37,6 +37,17 @@ class TrainedNetwork:
     """What was recorded while it trained: "loss", "accuracy", each (epochs,)."""
 
     @cached_property
+    def finite(self) -> bool:
+        """Whether every weight, running statistics included, is a finite number."""
+        return _all_finite(self.model)
+
+    @cached_property
+    def finite_outputs(self) -> bool:
+        """Whether the outputs on a few training inputs are finite; huge weights overflow on all of them."""
+        with torch.no_grad():
+            return bool(self.model(self.inputs[:_COMPARED]).isfinite().all())
+
+    @cached_property
     def folded(self) -> FoldedNetwork | NotApplicable:
         """The folded network, or why there is none."""
         return _attempt_folding(self.model, self.inputs[:_COMPARED])
@@ -46,11 +57,19 @@ class TrainedNetwork:
         """The folded initial network, folded with its own statistics."""
         if self.initial_model is None:
             return None
+        if not _all_finite(self.initial_model):
+            return NotApplicable("the initial weights are not finite")
         return _attempt_folding(self.initial_model, self.inputs[:_COMPARED])
 
 
 _COMPARED = 4
-"""Training inputs on which the folded network's outputs are compared with the original's."""
+"""Training inputs on which the folded network's outputs are compared with the original's, if finite."""
+
+
+def _all_finite(model: nn.Module) -> bool:
+    # Of the buffers only the statistics of batch norm: a mask may well hold −inf.
+    statistics = [b for name, b in model.named_buffers() if name.endswith(("running_mean", "running_var"))]
+    return all(bool(values.isfinite().all()) for values in (*model.parameters(), *statistics))
 
 
 def _attempt_folding(model: nn.Module, example: Tensor) -> FoldedNetwork | NotApplicable:
@@ -68,12 +87,15 @@ class Subject(SharedParts):
     `spectral_norms`, `sigma`, all methods of `SharedParts`) are computed once for all its readings.
 
     Where a network lacks something (no initial weights, a forward pass that cannot be traced), asking for
-    it raises `genbench.NotApplicable`, which a measure simply lets through.
+    it raises `genbench.NotApplicable`, which a measure simply lets through. A network whose weights are not
+    all finite is no subject at all: making one raises it, so that no measure has to look.
     """
 
     def __init__(
         self, network: TrainedNetwork, parts: PartSource, *, seed: int = 0, batch_size: int = 256
     ) -> None:
+        if not network.finite:
+            raise NotApplicable("the weights are not finite")
         self._network = network
         self._parts = parts
         self._batch_size = batch_size
@@ -180,6 +202,8 @@ class Subject(SharedParts):
         self.used.add("initial_weights")
         if self._network.initial_model is None:
             raise NotApplicable("the initial weights of this network are not known")
+        if not _all_finite(self._network.initial_model):
+            raise NotApplicable("the initial weights are not finite")
         return copy.deepcopy(self._network.initial_model)
 
     def folded(self) -> FoldedNetwork:

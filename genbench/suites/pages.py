@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from genbench.display.names import reading_note
 from genbench.display.scatter import Point, ScatterPanel, reading_scatter
 from genbench.display.tables import Table
 from genbench.suites.result import Judged, MeasureResult
@@ -145,7 +146,7 @@ class Pages(ABC):
                 "network": network,
                 "value": "" if outcome.value is None else f"{outcome.value:.6g}",
                 "status": str(outcome.status).replace("_", " "),
-                "reason": outcome.reason,
+                "reason": reading_note(outcome),
             }
             for network, outcome in result.outcomes.items()
         ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genbench.display.figures import inlined
-from genbench.display.names import short_count, short_name
+from genbench.display.names import reading_note, short_count, short_name
 from genbench.display.scatter import Point, ScatterPanel
 from genbench.display.tables import Table
 from genbench.engine.cells import Outcome
@@ -213,7 +213,7 @@ class TestbedPages(Pages):
             "value": "" if outcome.value is None else f"{outcome.value:.6g}",
             "standard_error": f"{error:.2g}" if isinstance(error, (int, float)) else "",
             "status": str(outcome.status),
-            "reason": outcome.reason,
+            "reason": reading_note(outcome),
             "truth": [known[name][HEADLINE] for name in SLICES],
             "seconds": outcome.cost.seconds + outcome.cost.shared_seconds,
         }
