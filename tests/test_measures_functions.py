@@ -22,6 +22,7 @@ from genbench.measures.compression import adaptive_code_bits
 from genbench.measures.perturbation import davies_bouldin, gi_scores, pal_areas
 from genbench.plugin.registry import load_registry
 from genbench.subject.nngp import evidence_examples, log_orthant_probabilities, nngp_features
+from genbench.subject.responses import paired
 
 GOLDEN = Path(__file__).parent / "golden" / "scoring"
 CURVES = json.loads((GOLDEN / "curves.json").read_text())
@@ -53,7 +54,8 @@ def threshold(m: int = 200) -> genbench.Subject:
 def test_response_curves_of_a_threshold_in_closed_form() -> None:
     """From −1 to 3 the class changes after a quarter of the way; from 3 to −1 not before half of it."""
     subject = threshold()
-    alpha, right = subject.response_curve("inter", 0)
+    curve = subject.response_curve("inter", 0)
+    alpha, right = curve["alpha"], curve["right"]
     assert len(alpha) >= 20
     assert (float(alpha[0]), float(alpha[-1])) == (0.0, 0.5)
     curves = {tuple(row) for row in right.tolist()}
@@ -71,16 +73,30 @@ def test_response_curves_of_a_threshold_in_closed_form() -> None:
     assert gi.standard_error <= 0.2 * gi
 
 
-def test_pairs_are_of_one_class_or_of_two() -> None:
-    from genbench.subject.responses import _pairs
-
+@pytest.mark.parametrize("kind", ["intra", "inter"])
+def test_pairs_are_of_one_class_or_of_two_and_many(kind) -> None:
     labels = torch.randint(0, 7, (301,), generator=torch.Generator().manual_seed(0))
-    generator = torch.Generator().manual_seed(1)
-    for kind in ("intra", "inter"):
-        left, right = _pairs(labels, kind, generator)
-        assert len(torch.cat([left, right]).unique()) == 2 * len(left)
-        assert ((labels[left] == labels[right]) == (kind == "intra")).all()
-        assert len(left) > 100
+    found = paired(labels, kind, rows=100, points=21)
+    left = found.left[:, None].expand_as(found.right)
+    assert ((labels[left] == labels[found.right]) == (kind == "intra")).all()
+    assert (left != found.right).all()
+    pairs = torch.stack([left.flatten(), found.right.flatten()], 1)
+    assert len(pairs.unique(dim=0)) > 1500  # of 2100
+    assert len(found.left) == 100
+    assert found.seen == pytest.approx(100 / 301)
+
+
+@pytest.mark.parametrize("kind", ["intra", "inter"])
+def test_few_pairs_are_all_met(kind) -> None:
+    labels = torch.tensor([0, 1, 0, 2, 1, 0])
+    found = paired(labels, kind, rows=100, points=2)
+    met = {(int(a), int(b)) for a, b in zip(found.left, found.right[:, 0], strict=True)}
+    wanted = {
+        (a, b) for a in range(6) for b in range(6) if a != b and (labels[a] == labels[b]) == (kind == "intra")
+    }
+    assert met == wanted
+    assert len(found.left) == len(wanted)
+    assert (found.seen, found.partners) == (1.0, 1.0)
 
 
 def test_no_pairs_no_curve() -> None:

@@ -1,35 +1,147 @@
-"""Means of samples with their standard errors."""
+"""Means of samples with their standard errors, over draws and over the choice of training examples.
+
+A reading is asked of the whole training set. Where a subset of n of its m examples was looked at, what they
+leave open is a share 1 − n/m of the variance between samples of n (sampling without replacement): nothing, if
+all were.
+
+Losses and curvatures of examples are skewed: a few examples carry much, and a sample without them gives a
+small value and a small error at once. So every error has a second term, what one more sample like the most
+extreme one would change; it adds a tenth to the error of bell-shaped samples and up to a half to that of
+skewed ones. Where that is not enough, `skewed` takes the error in logarithms.
+"""
 
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING
 
+from genbench._lazy import torch
 from genbench.plugin.contract import Estimate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from torch import Tensor
 
-__all__ = ["mean_of", "standard_error", "with_halves"]
+__all__ = [
+    "expected_largest",
+    "jackknife",
+    "mean_of",
+    "mean_over_examples",
+    "mean_over_rows",
+    "resampled",
+    "skewed",
+    "together",
+]
+
+_GROUPS = 32
+"""Of examples that a jackknife leaves out one at a time."""
 
 
-def standard_error(samples: Tensor) -> float | None:
-    """Of the mean of `samples`; None for a single one."""
-    n = len(samples)
-    return float(samples.double().std()) / math.sqrt(n) if n > 1 else None
+def together(*errors: float) -> float:
+    """The standard error of independent errors."""
+    return math.hypot(*errors)
+
+
+def skewed(found: Estimate, span: float | None = None) -> Estimate:
+    """The same with the error of a positive, skewed number: two errors up are two errors of its logarithm.
+
+    `span`: the positive number that is skewed, if it is not the value itself.
+    """
+    size = float(found) if span is None else span
+    error = found.standard_error
+    if error is None or not size > 0:
+        return found
+    relative = min(error / size, _MOST_RELATIVE)
+    wider = error * math.expm1(2 * relative) / (2 * relative) if relative > 0 else error
+    return Estimate(found, standard_error=wider, samples=found.samples)
+
+
+_MOST_RELATIVE = 0.75
+"""Beyond it a number is not known at all, and its logarithm says no more."""
 
 
 def mean_of(samples: Tensor, factor: float = 1.0) -> Estimate:
     """factor · mean of independent samples."""
-    error = standard_error(samples)
-    return Estimate(
-        factor * float(samples.double().mean()),
-        standard_error=None if error is None else abs(factor) * error,
-        samples=len(samples),
-    )
+    values, n = samples.double(), len(samples)
+    mean = float(values.mean())
+    error = together(float(values.std()) / math.sqrt(n), _extreme(values) / n) if n > 1 else None
+    return Estimate(factor * mean, standard_error=None if error is None else abs(factor) * error, samples=n)
 
 
-def with_halves(values: Tensor, samples: int | None = None) -> Estimate:
-    """values[0], with the error that values[1] and values[2], from either half of the data, suggest."""
-    whole, first, second = values.tolist()
-    return Estimate(whole, standard_error=abs(first - second) / 2, samples=samples)
+def _extreme(values: Tensor) -> float:
+    """How far the value that is furthest from the mean is from it."""
+    return float((values - values.mean()).abs().max())
+
+
+def mean_over_examples(values: Tensor, m: int) -> Estimate:
+    """Mean over some of m training examples."""
+    found = mean_of(values)
+    error = 0.0 if len(values) >= m else found.standard_error
+    if error is not None:
+        error *= math.sqrt(max(0.0, 1 - len(values) / m))
+    return Estimate(found, standard_error=error, samples=len(values))
+
+
+def jackknife(left_out: Tensor) -> float:
+    """Standard error from values with one group of the data left out each."""
+    groups = len(left_out)
+    if groups < 2:
+        return math.inf
+    spread = float((left_out - left_out.mean()).square().sum()) * (groups - 1) / groups
+    return together(math.sqrt(spread), _extreme(left_out))
+
+
+def resampled(table: Tensor, statistic: Callable[[Tensor], float], m: int) -> Estimate:
+    """statistic(table) of a table (draws, examples), with its error over draws and over examples of m.
+
+    Two jackknives: leaving out one draw, and leaving out one group of examples.
+    """
+    count, n = table.shape
+    over_draws = torch.tensor([statistic(torch.cat([table[:k], table[k + 1 :]])) for k in range(count)])
+    error = jackknife(over_draws.double())
+    if n < m:
+        groups = torch.arange(n) * min(_GROUPS, n) // n
+        over_examples = torch.tensor([statistic(table[:, groups != g]) for g in range(min(_GROUPS, n))])
+        error = together(error, math.sqrt(1 - n / m) * jackknife(over_examples.double()))
+    return Estimate(statistic(table), standard_error=error, samples=count)
+
+
+def expected_largest(values: Tensor, size: int) -> float:
+    """Expected largest of `size` values: its mean over all ways to choose them from `values`."""
+    count = len(values)
+    size = min(size, count)
+    return float(values.double().sort().values @ _weights(count, size))
+
+
+@cache
+def _weights(count: int, size: int) -> Tensor:
+    """In how large a share of all choices each value, in order of size, is the largest."""
+    ways = torch.tensor([math.comb(k, size - 1) for k in range(count)], dtype=torch.float64)
+    return ways / ways.sum()
+
+
+def mean_over_rows(scores: Tensor, design: Mapping[str, Tensor], finest: float = 0.0) -> Estimate:
+    """Mean over examples x of the mean score of the rows of x, of `Subject.response_curve` or `midpoints`.
+
+    With r > 1 rows of each x the error is that of sampling in two stages, examples and then partners of each
+    (Cochran 1977, Eq. 10.15): (1 − f1)·s1²/n + f1·(1 − f2)·s2²/(n·r), s1² between examples, s2² within. With
+    one row of each it is s1²/n, whatever the share of the examples. `finest`: what a single answer changes;
+    where not all pairs were seen the error is no smaller.
+    """
+    example, seen, partners = design["example"], float(design["seen"]), float(design["partners"])
+    n = int(example.max()) + 1
+    counts = torch.bincount(example, minlength=n).double()
+    means = torch.zeros(n, dtype=torch.float64).index_add_(0, example, scores.double()) / counts
+    value = float(means.mean())
+    if partners == 1:
+        return Estimate(value, standard_error=0.0, samples=len(scores))
+    if len(scores) == n:
+        error = mean_of(means).standard_error or 0.0
+    else:
+        within = float((scores.double() - means[example]).square().sum() / (len(scores) - n))
+        between = (1 - seen) * float(means.var()) / n if n > 1 else 0.0
+        error = math.sqrt(between + seen * (1 - partners) * within / len(scores))
+        error = together(error, math.sqrt(1 - seen) * _extreme(means) / n)
+    return Estimate(value, standard_error=together(error, finest), samples=len(scores))

@@ -2,7 +2,10 @@
 
 A perturbation response curve A(alpha) is the share of pairs for which (1 − alpha)·x + alpha·x' is classified
 as x: pairs within a class (intra) or across classes (inter), at the input (l0) or at the output of the first
-block (l1), alpha on 21 points from 0 to .5, on 128 to 384 pairs.
+block (l1), alpha on 21 points from 0 to .5. All ordered pairs where they are at most 256; else 256 lines from
+as many training examples x, with another x' at every alpha, so that up to 5,000 pairs are met; and 768
+pairs for mixup. Each x counts the same. Pairs depend on the labels alone: networks trained on the same data
+meet the same. The error is that of the choice of x and of their partners, and 0 where all pairs were met.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
 from genbench.errors import NotApplicable
-from genbench.measures._estimates import mean_of
+from genbench.measures._estimates import jackknife, mean_over_rows, skewed, together
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["MEASURES", "davies_bouldin", "gi_scores", "interpolation_measure", "pal_areas"]
 
 _DATA = frozenset({"weights", "training_data"})
-_REPRESENTED = 512
+_REPRESENTED, _LEFT_OUT = 512, 8
+"""Examples behind the Davies-Bouldin index, and groups of them that are left out for its error."""
 
 
 def gi_scores(alpha: Tensor, accuracy: Tensor) -> Tensor:
@@ -52,22 +56,30 @@ def pal_areas(alpha: Tensor, accuracy: Tensor) -> tuple[Tensor, Tensor]:
 
 def _gi(pairs: str, layer: int) -> Callable[[Subject], Estimate]:
     def gi(subject: Subject) -> Estimate:
-        alpha, right = subject.response_curve(pairs, layer)
-        return mean_of(gi_scores(alpha, right.double()))
+        curve = subject.response_curve(pairs, layer)
+        alpha, right = curve["alpha"], curve["right"].double()
+        heaviest = float(gi_scores(alpha, 1 - torch.eye(len(alpha), dtype=torch.float64)).max())
+        return skewed(mean_over_rows(gi_scores(alpha, right), curve, finest=heaviest / len(right)))
 
     return gi
 
 
 def _pal(pairs: str, layer: int) -> Callable[[Subject], Estimate]:
     def pal(subject: Subject) -> Estimate:
-        alpha, right = subject.response_curve(pairs, layer)
-        top, bottom = pal_areas(alpha, right.double())
-        if float(bottom.mean()) == 0:
+        curve = subject.response_curve(pairs, layer)
+        alpha, right = curve["alpha"], curve["right"].double()
+        top, bottom = pal_areas(alpha, right)
+        near = mean_over_rows(bottom, curve)
+        if float(near) == 0:
             raise NotApplicable("the network classifies none of the training examples right")
-        ratio = float(top.mean() / bottom.mean())
-        spread = float((top - ratio * bottom).std()) if len(top) > 1 else math.nan  # delta method
-        error = spread / math.sqrt(len(top)) / float(bottom.mean())
-        return Estimate(ratio, standard_error=error, samples=len(top))
+        ratio = mean_over_rows(top, curve) / near
+        # Delta method; a single answer far off changes the area by the distance of two alphas.
+        finest = float(alpha[1]) / len(right)
+        rest = mean_over_rows(top - ratio * bottom, curve, finest)
+        error = None if rest.standard_error is None else rest.standard_error / near
+        far, close = pal_areas(alpha, torch.ones_like(alpha))  # of predictions that never change
+        lost = float(far / close) - ratio
+        return skewed(Estimate(ratio, standard_error=error, samples=len(right)), span=lost)
 
     return pal
 
@@ -115,9 +127,16 @@ def _measures(
                     higher_means="better" if better else "worse",
                     paper=f"003 (Algorithm {4 if better else 2})",
                     cost="high",
+                    version="2",
                 )(function)
             )
     return found
+
+
+def _mixup(subject: Subject) -> Estimate:
+    half = subject.midpoints()
+    right = half["right"][:, 0].double()
+    return mean_over_rows(right, half, finest=1 / len(right))
 
 
 @measure(
@@ -127,17 +146,17 @@ def _measures(
     higher_means="better",
     paper="003 A.8",
     cost="high",
+    version="2",
 )
 def mixup_intra_l0(subject: Subject) -> Estimate:
     """Accuracy half-way between examples of one class.
 
     A(.5) of the response curve within classes at the input. Higher means better.
     """
-    _, right = subject.response_curve("intra", 0)
-    return mean_of(right[:, -1].double())
+    return _mixup(subject)
 
 
-@measure(category="perturbation", needs=_DATA, randomness="seeded", paper="003 A.8", cost="high")
+@measure(category="perturbation", needs=_DATA, randomness="seeded", paper="003 A.8", cost="high", version="2")
 def dbi_mixup(subject: Subject) -> Estimate:
     """Davies-Bouldin index of the first representation times mixup error, the winner of PGDL.
 
@@ -145,13 +164,24 @@ def dbi_mixup(subject: Subject) -> Estimate:
     class means of the first block's outputs and s = mean distances from them, on at most 512 training
     examples.
 
-    Limits: 0, and so a tie, for every network that gets all mixtures right. The error given is mixup's alone.
+    Limits: 0, and so a tie, for every network that gets all mixtures right.
     """
+    mixup = _mixup(subject)
+    wrong = 1 - mixup
+    index, spread = _representation_index(subject)
+    error = together(index * (mixup.standard_error or 0.0), wrong * spread)
+    return Estimate(index * wrong, standard_error=error, samples=mixup.samples)
+
+
+def _representation_index(subject: Subject) -> tuple[float, float]:
+    """The Davies-Bouldin index of the first representation, and its error over the choice of examples."""
     features, labels = subject.first_representation(_REPRESENTED)
-    error = mean_of((~subject.response_curve("intra", 0)[1][:, -1]).double())
-    index = davies_bouldin(features.double(), labels)
-    spread = None if error.standard_error is None else index * error.standard_error
-    return Estimate(index * error, standard_error=spread, samples=error.samples)
+    index, n = davies_bouldin(features.double(), labels), len(labels)
+    if n == subject.m:
+        return index, 0.0
+    groups = torch.arange(n) % _LEFT_OUT
+    left_out = [davies_bouldin(features[groups != g], labels[groups != g]) for g in range(_LEFT_OUT)]
+    return index, math.sqrt(1 - n / subject.m) * jackknife(torch.tensor(left_out, dtype=torch.float64))
 
 
 def davies_bouldin(features: Tensor, labels: Tensor) -> float:

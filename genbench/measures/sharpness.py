@@ -1,8 +1,9 @@
 """How much the loss rises when the weights are moved: by a gradient step or by noise (002 A.3).
 
-Noise is drawn in groups of 5; a group's sharpness is its largest loss increase (Eq. 18, 24), and the
-reading is the mean over groups, drawn until it is known to 5 % or there are 6. The paper leaves the sizes
-open; here rho = .05, r = sigma_post = .05, and the loss is that of at most 256 training examples.
+The sharpness under noise is the expected largest loss increase of 5 draws (Eq. 18, 24): its mean over all
+ways to choose 5 of 20. The paper leaves the sizes open; here rho = .05, r = sigma_post = .05, and the loss is
+that of at most 256 training examples. Errors are those of the draws and of the choice of examples, by leaving
+out one draw and one group of examples at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
 from genbench.errors import NotApplicable
-from genbench.measures._estimates import mean_of
+from genbench.measures._estimates import expected_largest, mean_of, resampled, together
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ _RADII = (0.01, 10**-1.5, 0.1, 10**-0.5, 1.0)
 _GROUP = 5
 
 
-@measure(category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (15)", cost="medium")
+@measure(
+    category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (15)", cost="medium", version="2"
+)
 def sharpness(subject: Subject) -> Estimate:
     """Rise of the loss after one step uphill.
 
@@ -41,7 +44,9 @@ def sharpness(subject: Subject) -> Estimate:
     return mean_of(losses[:, 1] - losses[:, 0])
 
 
-@measure(category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (16)", cost="medium")
+@measure(
+    category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (16)", cost="medium", version="2"
+)
 def adaptive_sharpness(subject: Subject) -> Estimate:
     """Steepest rise of the loss over several lengths of one step uphill.
 
@@ -54,9 +59,11 @@ def adaptive_sharpness(subject: Subject) -> Estimate:
     return mean_of(rises[:, rises.mean(0).argmax()])
 
 
-def _largest_increases(subject: Subject, kind: str) -> Tensor:
-    increases: Tensor = subject.weight_noise(kind)["increases"]
-    return increases.view(-1, _GROUP).amax(1)
+def _largest_increase(subject: Subject, kind: str, factor: float = 1.0) -> Estimate:
+    """factor · expected largest increase of the loss in 5 draws."""
+    noise = subject.weight_noise(kind)
+    rises = noise["clean"] - noise["log_likelihoods"]
+    return resampled(rises, lambda some: factor * expected_largest(some.mean(1), _GROUP), subject.m)
 
 
 def _root_mean_square(tensors: list[Tensor]) -> float:
@@ -65,7 +72,7 @@ def _root_mean_square(tensors: list[Tensor]) -> float:
     return math.sqrt(squares / sum(t.numel() for t in tensors))
 
 
-@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 (20)", cost="medium")
+@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 (20)", cost="medium", version="2")
 def sharpness_magnitude(subject: Subject) -> Estimate:
     """Rise of the loss under noise in proportion to each tensor's spread, times the parameters' size.
 
@@ -74,7 +81,7 @@ def sharpness_magnitude(subject: Subject) -> Estimate:
     Limits: a tensor whose entries are all equal gets no noise.
     """
     size = _root_mean_square(subject.parameters())
-    return mean_of(_largest_increases(subject, "tensor"), size)
+    return _largest_increase(subject, "tensor", size)
 
 
 @measure(
@@ -83,6 +90,7 @@ def sharpness_magnitude(subject: Subject) -> Estimate:
     randomness="seeded",
     paper="002 (22)",
     cost="medium",
+    version="2",
 )
 def sharpness_magnitude_init(subject: Subject) -> Estimate:
     """Rise of the loss under noise in proportion to each tensor's spread, times the distance travelled.
@@ -93,10 +101,10 @@ def sharpness_magnitude_init(subject: Subject) -> Estimate:
     measure; genbench says not applicable.
     """
     size = _root_mean_square(subject.parameter_changes())
-    return mean_of(_largest_increases(subject, "tensor"), size)
+    return _largest_increase(subject, "tensor", size)
 
 
-@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 (24)", cost="medium")
+@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 (24)", cost="medium", version="2")
 def sharpness_magflat(subject: Subject) -> Estimate:
     """Rise of the loss under noise in proportion to each weight.
 
@@ -104,7 +112,7 @@ def sharpness_magflat(subject: Subject) -> Estimate:
 
     Limits: eps makes it change, though little, when consecutive ReLU layers are rescaled.
     """
-    return mean_of(_largest_increases(subject, "magnitude"))
+    return _largest_increase(subject, "magnitude")
 
 
 # -- McAllester's bound around the noise (002 Eq. 25 to 29) ------------------------------------------
@@ -114,12 +122,16 @@ _DELTA, _PRIOR, _RELATIVE, _ISOTROPIC, _EPS = 0.05, 0.1, 0.05, 0.01, 1e-3
 
 def _bound(subject: Subject, kind: str, divergence: float) -> Estimate:
     """Error under noise + sqrt((KL + log(2 sqrt(m) / delta)) / (2m))."""
-    error = mean_of(subject.weight_noise(kind)["errors"])
-    m = subject.m
+    wrong, m = subject.weight_noise(kind)["wrong"].double(), subject.m
+    error = resampled(wrong, lambda some: float(some.mean()), m)
     if not math.isfinite(divergence):
         raise NotApplicable("the divergence of the noisy weights from the prior is infinite")
     complexity = math.sqrt((divergence + math.log(2 * math.sqrt(m) / _DELTA)) / (2 * m))
-    return Estimate(float(error) + complexity, standard_error=error.standard_error, samples=error.samples)
+    # Where no answer is wrong, one could be: in one more draw, or of one more example.
+    draws, n = wrong.shape
+    finest = together(1 / (draws * n), math.sqrt(1 - n / m) / n)
+    spread = together(error.standard_error or 0.0, finest)
+    return Estimate(float(error) + complexity, standard_error=spread, samples=draws)
 
 
 def _divergence(shifts: list[Tensor], spreads: list[Tensor], prior: float) -> float:
@@ -131,7 +143,7 @@ def _divergence(shifts: list[Tensor], spreads: list[Tensor], prior: float) -> fl
     return total
 
 
-@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 A.3", cost="medium")
+@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 A.3", cost="medium", version="2")
 def pac_bayes_bound(subject: Subject) -> Estimate:
     """PAC-Bayes bound of the network with isotropic noise on its weights.
 
@@ -155,7 +167,7 @@ def _tensor_spreads(theta: list[Tensor], size: float) -> list[Tensor]:
     ]
 
 
-@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 A.3", cost="medium")
+@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 A.3", cost="medium", version="2")
 def pac_bayes_magnitude(subject: Subject) -> Estimate:
     """PAC-Bayes bound with a prior as wide as the parameters are large.
 
@@ -179,6 +191,7 @@ def pac_bayes_magnitude(subject: Subject) -> Estimate:
     randomness="seeded",
     paper="002 A.3",
     cost="medium",
+    version="2",
 )
 def pac_bayes_magnitude_init(subject: Subject) -> Estimate:
     """PAC-Bayes bound with a prior around the initial weights, as wide as they moved.
@@ -194,7 +207,7 @@ def pac_bayes_magnitude_init(subject: Subject) -> Estimate:
     return _bound(subject, "tensor", _divergence(changes, _tensor_spreads(theta, size), size))
 
 
-@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 (29)", cost="medium")
+@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 (29)", cost="medium", version="2")
 def pac_bayes_magflat(subject: Subject) -> Estimate:
     """PAC-Bayes bound of the network with noise in proportion to each weight.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import copy
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +11,7 @@ from torch.func import functional_call, jvp
 from torch.nn.functional import cross_entropy
 
 from genbench.subject.sampling import double_backward, examples
+from genbench.subject.vectors import as_one_vector
 
 if TYPE_CHECKING:
     from genbench.subject.parts import Part, PartSource
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["RADII", "SAM_RADIUS", "batch_gradients", "input_gradients", "scores", "trainable"]
 
 _BATCHES, _BATCH = 16, 32
-"""Mini-batches of the gradient statistics, drawn without replacement: their number and size."""
+"""Mini-batches of the gradient statistics: their number and size.
+
+Each is drawn anew from the whole training set, so that the spread between them is the error of every mean
+over them, whatever m.
+"""
 
 SAM_RADIUS = 0.05
 """rho of one-step sharpness: the default of Foret et al. (SAM); 002 gives none."""
@@ -28,6 +33,10 @@ RADII = (0.01, 10**-1.5, 0.1, 10**-0.5, 1.0)
 
 _SCORED, _AT_INPUT = 1024, 512
 """Examples for the derivative along theta and for gradients at the input."""
+_KEPT_FLOATS = 2**26
+"""Numbers of gradients that are kept; those of a larger network are taken a second time."""
+_ROUNDING = 1e-2
+"""Share of the shortest step that rounding may take before everything is done in double precision."""
 _EPS = 1e-3
 """eps of 002 Eq. 37, which the paper leaves open, as a share of the mean over coordinates of g²."""
 
@@ -40,116 +49,93 @@ def trainable(model: nn.Module) -> list[nn.Parameter]:
 def batch_gradients(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
     """Statistics of mini-batch gradients g_b, and the loss after one ascent step of each radius.
 
-    norms (B,); squares (B,), the mean over coordinates of g_b²; deviations (B,), that of (g_b − mean g)²;
-    variance_ratios (3,), the mean over coordinates of Var / (mean² + eps): of all batches and of either half;
-    losses (B, 2 + radii): at theta, after a step of SAM_RADIUS, after a step of each of RADII.
+    norms (B,); squares (B,), the mean over coordinates of g_b²; deviations (B,), that of (g_b − mean g)²,
+    times B/(B − 1); variance_ratio, the mean over coordinates of Var / (mean² + eps), and variance_ratios
+    (B,), the same without each batch; losses (B, 2 + radii): at theta, after a step of SAM_RADIUS, after a
+    step of each of RADII.
     """
-    theta = trainable(network.model)
-    moments = [_Moments(theta) for _ in range(2)]
-    squares, losses = [], []
     batches = _batches(len(network.labels), generator)
+    ascent = _Ascent(network)
+    size = len(ascent.theta)
+    keep = size * len(batches) <= _KEPT_FLOATS
+    total, total_square = (torch.zeros(size, dtype=torch.float64) for _ in range(2))
+    kept, norms, losses = [], [], []
+    for rows in batches:
+        loss, gradient = ascent.gradient(rows)
+        total += gradient
+        total_square += gradient.double().square()
+        norms.append(torch.linalg.vector_norm(gradient, dtype=torch.float64))
+        losses.append([loss, *ascent.losses(rows, gradient, float(norms[-1]))])
+        if keep:
+            kept.append(gradient)
+    count, norm = len(batches), torch.stack(norms)
+    deviations, ratios = [], []
     for number, rows in enumerate(batches):
-        inputs, labels = network.inputs[rows], network.labels[rows]
-        loss = cross_entropy(network.model(inputs), labels)
-        gradient = torch.autograd.grad(loss, theta)
-        squares.append(_mean_square(gradient))
-        losses.append([loss.item(), *_ascended(network, theta, gradient, inputs, labels)])
-        moments[number % 2].add(gradient)
-    both = _Moments.joined(*moments)
-    size = sum(p.numel() for p in theta)
-    mean_square = torch.tensor(squares, dtype=torch.float64)
+        gradient = (kept[number] if keep else ascent.gradient(rows)[1]).double()
+        deviations.append((gradient - total / count).square_().mean())
+        ratios.append(_variance_ratio(total - gradient, total_square - gradient.square(), count - 1))
     return {
-        "norms": (mean_square * size).sqrt(),
-        "squares": mean_square,
-        "deviations": _deviations(network, theta, batches, both.mean, size),
-        "variance_ratios": torch.tensor([m.ratio() for m in (both, *moments)], dtype=torch.float64),
+        "norms": norm,
+        "squares": norm.square() / size,
+        "deviations": torch.stack(deviations) * (count / (count - 1)),
+        "variance_ratio": _variance_ratio(total, total_square, count),
+        "variance_ratios": torch.stack(ratios),
         "losses": torch.tensor(losses, dtype=torch.float64),
     }
 
 
 def _batches(m: int, generator: torch.Generator) -> list[Tensor]:
     size = max(1, min(_BATCH, m // 2))
-    rows = torch.randperm(m, generator=generator)
-    return [batch for batch in rows.split(size) if len(batch) == size][:_BATCHES]
+    return [torch.randperm(m, generator=generator)[:size] for _ in range(_BATCHES)]
 
 
-def _mean_square(gradient: tuple[Tensor, ...]) -> float:
-    total = sum(float(g.double().square().sum()) for g in gradient)
-    return total / sum(g.numel() for g in gradient)
+def _variance_ratio(total: Tensor, total_square: Tensor, count: int) -> Tensor:
+    """Mean over coordinates of Var / (mean² + eps) (002 Eq. 37), of sums over batches; 0 if all are 0."""
+    square = (total / count).square_()
+    variance = (total_square / count - square).clamp_(min=0)
+    eps = _EPS * square.mean()
+    if eps == 0:
+        return eps + (torch.inf if bool(variance.any()) else 0.0)
+    return variance.div_(square.add_(eps)).mean()
 
 
-def _ascended(
-    network: TrainedNetwork,
-    theta: list[nn.Parameter],
-    gradient: tuple[Tensor, ...],
-    inputs: Tensor,
-    labels: Tensor,
-) -> list[float]:
-    """The batch loss at theta + rho·g/|g| for every rho (002 Eq. 13, 14); at theta itself if g = 0."""
-    size = sum(g.numel() for g in gradient)
-    norm = (_mean_square(gradient) * size) ** 0.5
-    names = [name for name, p in network.model.named_parameters() if p.requires_grad]
-    losses = []
-    with torch.no_grad():
-        for radius in (SAM_RADIUS, *RADII):
-            scale = radius / norm if norm > 0 else 0.0
-            moved = {n: p + scale * g for n, p, g in zip(names, theta, gradient, strict=True)}
-            losses.append(float(cross_entropy(functional_call(network.model, moved, (inputs,)), labels)))
-    return losses
+class _Ascent:
+    """The network at theta and at steps uphill from it.
 
+    In double precision where the weights are so large that single precision would round a step away.
+    """
 
-class _Moments:
-    """Mean and sum of squared deviations of every coordinate, updated batch by batch (Welford)."""
+    def __init__(self, network: TrainedNetwork) -> None:
+        self._network = network
+        self._model = copy.deepcopy(network.model)
+        length = torch.stack([p.detach().double().norm() for p in trainable(self._model)]).norm()
+        self._double = float(length) * torch.finfo(torch.float32).eps > _ROUNDING * min(RADII)
+        if self._double:
+            self._model = self._model.double()
+        self._parameters = trainable(self._model)
+        self.theta, self._moved = as_one_vector(self._parameters)
 
-    def __init__(self, like: list[nn.Parameter]) -> None:
-        self.count = 0
-        self.mean = [torch.zeros_like(p, requires_grad=False) for p in like]
-        self.squares = [torch.zeros_like(p, requires_grad=False) for p in like]
+    def _data(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        inputs = self._network.inputs[rows]
+        return inputs.double() if self._double else inputs, self._network.labels[rows]
 
-    def add(self, gradient: tuple[Tensor, ...]) -> None:
-        self.count += 1
-        for mean, squares, g in zip(self.mean, self.squares, gradient, strict=True):
-            step = g - mean
-            mean += step / self.count
-            squares += step * (g - mean)
+    def gradient(self, rows: Tensor) -> tuple[float, Tensor]:
+        """Loss of a batch at theta, and its gradient."""
+        inputs, labels = self._data(rows)
+        self._moved.copy_(self.theta)
+        loss = cross_entropy(self._model(inputs), labels)
+        found = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
+        return loss.item(), torch.cat([g.flatten() for g in found])
 
-    @classmethod
-    def joined(cls, a: _Moments, b: _Moments) -> _Moments:
-        out = cls.__new__(cls)
-        out.count = a.count + b.count
-        share = b.count / max(out.count, 1)
-        out.mean = [x + (y - x) * share for x, y in zip(a.mean, b.mean, strict=True)]
-        out.squares = [
-            s + t + (y - x).square() * (a.count * share)
-            for s, t, x, y in zip(a.squares, b.squares, a.mean, b.mean, strict=True)
-        ]
-        return out
-
-    def ratio(self) -> float:
-        """Mean over coordinates of Var / (mean² + eps) (002 Eq. 37); 0 if every gradient is 0."""
-        if self.count == 0:
-            return 0.0
-        size = sum(m.numel() for m in self.mean)
-        eps = _EPS * sum(float(m.double().square().sum()) for m in self.mean) / size
-        if eps == 0:
-            return math.inf if any(bool(s.any()) for s in self.squares) else 0.0
-        total = sum(
-            float((s.double() / self.count / (m.double().square() + eps)).sum())
-            for s, m in zip(self.squares, self.mean, strict=True)
-        )
-        return total / size
-
-
-def _deviations(
-    network: TrainedNetwork, theta: list[nn.Parameter], batches: list[Tensor], mean: list[Tensor], size: int
-) -> Tensor:
-    """|g_b − g|² / d of every batch; the gradients are taken again, for they would not all fit in memory."""
-    out = []
-    for rows in batches:
-        loss = cross_entropy(network.model(network.inputs[rows]), network.labels[rows])
-        gradient = torch.autograd.grad(loss, theta)
-        out.append(sum(float((g - m).double().square().sum()) for g, m in zip(gradient, mean, strict=True)))
-    return torch.tensor(out, dtype=torch.float64) / size
+    def losses(self, rows: Tensor, gradient: Tensor, norm: float) -> list[float]:
+        """The batch loss at theta + rho·g/|g| for every rho (002 Eq. 13, 14); at theta itself if g = 0."""
+        inputs, labels = self._data(rows)
+        found = []
+        with torch.no_grad():
+            for radius in (SAM_RADIUS, *RADII):
+                torch.add(self.theta, gradient, alpha=radius / norm if norm > 0 else 0.0, out=self._moved)
+                found.append(float(cross_entropy(self._model(inputs), labels)))
+        return found
 
 
 def scores(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:

@@ -287,6 +287,7 @@ _HOMES = {
     "weight_noise": "noise",
     "response_curve": "responses",
     "transformed_curve": "transformations",
+    "midpoints": "responses",
     "log_evidence": "nngp",
 }
 """Part to the module of `genbench.subject` that computes it, by a function of the same name."""

@@ -3,63 +3,142 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from genbench.errors import NotApplicable
+from genbench.keys import derive_seed
 from genbench.subject.cut import CutNetwork, cut_after_block
-from genbench.subject.sampling import RELATIVE_ERROR, relative_error
+from genbench.subject.sampling import example_order
 
 if TYPE_CHECKING:
     from genbench.subject.parts import Part, PartSource
     from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["cut_network", "response_curve"]
+__all__ = ["Pairing", "cut_network", "midpoints", "paired", "response_curve"]
 
 _POINTS, _END = 21, 0.5
-_CHUNK, _MOST = 128, 384
-"""Pairs are added in chunks until the area above the curve is known to 5 %, or up to so many."""
+_ROWS, _MIDPOINTS = 256, 768
+"""Lines that are followed from alpha = 0 to ½, and pairs that are mixed half and half."""
+_POOL = 768
+"""Training examples among which partners are found: the first of the fixed order."""
+_CHUNK = 256
+_GOLDEN = 0.6180339887498949
 
 
 def response_curve(
     network: TrainedNetwork, parts: PartSource, generator: torch.Generator, pairs: str, layer: int
 ) -> Part:
-    """alpha (points,) and right (pairs, points): whether (1 − alpha)·x + alpha·x' is classified as x.
+    """alpha (points,) and right (rows, points): whether (1 − alpha)·x + alpha·x' is classified as x.
 
-    `pairs`: "intra", of one class, or "inter", of two; each example is in one pair at most. `layer`: 0, the
-    points are inputs, or 1, outputs of the first block. The same pairs serve every alpha.
+    `pairs`: "intra", x' is of the class of x, or "inter", of another. `layer`: 0, the points are inputs, or
+    1, outputs of the first block. A row belongs to one x, and every alpha of it to an x' of its own, so that
+    few passes see many pairs; where all pairs are few enough, each is a row. The rest as `Pairing`.
     """
     alpha = torch.linspace(0, _END, _POINTS, dtype=torch.float64)
-    left, right = _pairs(network.labels, pairs, generator)
-    encode, classify = _ends(network, layer)
-    hits: list[Tensor] = []
-    with torch.no_grad():
-        for rows, others in zip(left[:_MOST].split(_CHUNK), right[:_MOST].split(_CHUNK), strict=True):
-            x, y = encode(network.inputs[rows]), encode(network.inputs[others])
-            labels = network.labels[rows]
-            curve = [classify(torch.lerp(x, y, float(a))).argmax(1) == labels for a in alpha]
-            hits.append(torch.stack(curve, 1))
-            lost = (~torch.cat(hits)).double().mean(1)
-            if relative_error(lost.tolist()) <= RELATIVE_ERROR:
-                break
-    return {"alpha": alpha, "right": torch.cat(hits)}
+    pairing = paired(network.labels, pairs, _ROWS, _POINTS)
+    return {"alpha": alpha, "right": _right(network, layer, alpha, pairing), **pairing.design()}
 
 
-def _pairs(labels: Tensor, kind: str, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    rows = torch.randperm(len(labels), generator=generator)
-    if kind == "intra":
-        rows = rows[labels[rows].sort(stable=True).indices]  # 003 Algorithm 3
-    left, right = rows[: len(rows) // 2 * 2].view(-1, 2).T
-    fitting = (labels[left] == labels[right]) == (kind == "intra")
-    left, right = left[fitting], right[fitting]
-    if not len(left):
+def midpoints(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
+    """right (pairs, 1): whether the input half-way between two examples of one class is classified so."""
+    pairing = paired(network.labels, "intra", _MIDPOINTS, 1)
+    right = _right(network, 0, torch.tensor([_END], dtype=torch.float64), pairing)
+    return {"right": right, **pairing.design()}
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Which examples are paired with which."""
+
+    left: Tensor
+    """(rows,): x of each row."""
+    right: Tensor
+    """(rows, points): x' of each point."""
+    example: Tensor
+    """(rows,): 0, 1, … in the order in which the x first come."""
+    seen: float
+    """Share of the training examples that have partners that are an x here."""
+    partners: float
+    """Share of the partners of an x that it meets at each point: 1 if all."""
+
+    def design(self) -> Part:
+        """What the error of a mean over rows depends on."""
+        shares = {"seen": self.seen, "partners": self.partners}
+        return {
+            "example": self.example,
+            **{name: torch.tensor(value, dtype=torch.float64) for name, value in shares.items()},
+        }
+
+
+def paired(labels: Tensor, kind: str, rows: int, points: int) -> Pairing:
+    """All ordered pairs if there are at most `rows`; else at most `rows` rows, of as many x as there are.
+
+    Both follow from the labels alone, so that networks trained on one data set meet the same pairs.
+    """
+    pool = example_order(len(labels))[:_POOL]
+    by_class = pool[labels[pool].sort(stable=True).indices]
+    found, counts = labels[by_class].unique_consecutive(return_counts=True)
+    ends = counts.cumsum(0)
+    place = torch.searchsorted(found, labels[pool])
+    count, end = counts[place], ends[place]
+    within = torch.empty_like(pool)  # position of each example of the pool in by_class
+    within[torch.argsort(labels[pool], stable=True)] = torch.arange(len(pool))
+    choices = count - 1 if kind == "intra" else len(pool) - count
+    (able,) = (choices > 0).nonzero(as_tuple=True)
+    if not len(able):
         raise NotApplicable(
             "no two training examples are of one class" if kind == "intra" else "there is only one class"
         )
-    order = torch.randperm(len(left), generator=generator)
-    return left[order], right[order]
+
+    def partner(who: Tensor, number: Tensor) -> Tensor:
+        """The partner number 0, 1, … of each example of the pool."""
+        if kind == "inter":
+            return by_class[(end[who] + number) % len(pool)]
+        start = end[who] - count[who]
+        return by_class[start + (within[who] - start + 1 + number) % count[who]]
+
+    total = int(choices[able].sum())
+    if total <= rows:
+        example = torch.arange(len(able)).repeat_interleave(choices[able])
+        first = (choices[able].cumsum(0) - choices[able])[example]
+        who, number = able[example], torch.arange(total) - first
+        right = partner(who, number)[:, None].expand(-1, points)
+        return Pairing(pool[who], right, example, 1.0, 1.0)
+    size = min(len(able), rows)
+    each = rows // size
+    example = torch.arange(size).repeat_interleave(each)
+    who = able[example]
+    # Multiples of the golden ratio spread evenly over the partners, whatever part of them is taken.
+    generator = torch.Generator().manual_seed(derive_seed("partners", kind))
+    offset = torch.rand(size, generator=generator, dtype=torch.float64)[example]
+    turn = (torch.arange(len(who)) % each * points)[:, None] + torch.arange(points)
+    share = (offset[:, None] + _GOLDEN * turn) % 1
+    number = (share * choices[who][:, None]).long()
+    right = partner(who[:, None].expand_as(number), number)
+    population = len(labels) * len(able) / len(pool)
+    met = float((each / choices[able[:size]].double()).clamp(max=1).mean())
+    return Pairing(pool[who], right, example, size / population, min(met, 0.999))
+
+
+def _right(network: TrainedNetwork, layer: int, alpha: Tensor, pairing: Pairing) -> Tensor:
+    """(rows, points): is the point between x and x' classified as x?"""
+    encode, classify = _ends(network, layer)
+    rows, where = torch.cat([pairing.left[:, None], pairing.right], 1).unique(return_inverse=True)
+    hits = []
+    with torch.no_grad():
+        ends = torch.cat([encode(network.inputs[some]) for some in rows.split(256)])
+        for part in torch.arange(len(pairing.left)).split(_CHUNK):
+            x, labels = ends[where[part, 0]], network.labels[pairing.left[part]]
+            curve = [
+                classify(torch.lerp(x, ends[where[part, 1 + point]], float(a))).argmax(1) == labels
+                for point, a in enumerate(alpha)
+            ]
+            hits.append(torch.stack(curve, 1))
+    return torch.cat(hits)
 
 
 def _ends(

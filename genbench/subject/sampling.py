@@ -1,8 +1,8 @@
-"""What the Monte-Carlo parts share: subsets of the training set, and when to stop drawing."""
+"""What the Monte-Carlo parts share: which training examples they see, and in which order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,39 +15,27 @@ from genbench.keys import derive_seed
 if TYPE_CHECKING:
     from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["RELATIVE_ERROR", "double_backward", "draw_until_precise", "examples", "relative_error"]
+__all__ = ["double_backward", "example_order", "examples"]
 
-RELATIVE_ERROR = 0.05
-"""Drawing stops where the standard error is this share of the mean, or where the budget ends."""
+
+def example_order(m: int) -> Tensor:
+    """The rows of a training set of m examples in one fixed order, drawn once for all networks.
+
+    Every row number has a random rank of its own, the same whatever m: the subset for a smaller size is part
+    of that for a larger one, and what two training sets that begin alike both have comes in the same order.
+    """
+    generator = torch.Generator().manual_seed(derive_seed("examples"))
+    # Drawn as integers, which come one after the other, so that more rows do not change the first ones.
+    return torch.randint(2**62, (m,), generator=generator).argsort()
 
 
 def examples(network: TrainedNetwork, size: int) -> tuple[Tensor, Tensor]:
-    """`size` training examples drawn without replacement; all of them, in order, if there are no more.
+    """The first `size` training examples of the fixed order; all of them if there are no more.
 
-    The draw depends on the two sizes alone: networks trained on one data set are compared on the same
-    examples.
+    The order is random, so consecutive ones are random groups, as the jackknife wants them.
     """
-    m = len(network.labels)
-    if m <= size:
-        return network.inputs, network.labels
-    generator = torch.Generator().manual_seed(derive_seed("examples", m, size))
-    rows = torch.randperm(m, generator=generator)[:size].sort().values
+    rows = example_order(len(network.labels))[:size]
     return network.inputs[rows], network.labels[rows]
-
-
-def draw_until_precise(draw: Callable[[], float], *, least: int, most: int) -> list[float]:
-    """At least `least` values of `draw`, then until their mean is known to 5 % or there are `most`."""
-    values: list[float] = []
-    while len(values) < least or (len(values) < most and relative_error(values) > RELATIVE_ERROR):
-        values.append(draw())
-    return values
-
-
-def relative_error(values: list[float]) -> float:
-    """Standard error of the mean as a share of the mean."""
-    sample = torch.tensor(values, dtype=torch.float64)
-    mean = float(sample.mean().abs())
-    return float(sample.std()) / len(values) ** 0.5 / mean if mean > 0 else float("inf")
 
 
 @contextmanager

@@ -94,11 +94,12 @@ class SharedParts:
         return Estimate(float(part["sigma"]), standard_error=float(part["error"]), samples=DRAWS)
 
     def batch_gradients(self) -> Part:
-        """Statistics of gradients of 16 mini-batches of 32 training examples.
+        """Statistics of gradients of 16 mini-batches of 32 training examples, each drawn anew.
 
-        norms (B,); squares (B,), the mean over coordinates of g_b²; deviations (B,), that of (g_b − mean g)²;
-        variance_ratios (3,), the mean over coordinates of Var / (mean² + eps): of all batches and of either
-        half; losses (B, 7): at theta, after an ascent step of length .05, and of .01 to 1 in five steps.
+        norms (B,); squares (B,), the mean over coordinates of g_b²; deviations (B,), that of (g_b − mean g)²,
+        times B/(B − 1); variance_ratio, the mean over coordinates of Var / (mean² + eps), and variance_ratios
+        (B,), the same without each batch; losses (B, 7): at theta, after an ascent step of length .05, and of
+        .01 to 1 in five steps.
         """
         return self._part(["gradients", "training_data"], "batch_gradients")
 
@@ -111,31 +112,45 @@ class SharedParts:
         return self._part(["gradients", "training_data"], "input_gradients")["norms"]
 
     def information(self) -> Part:
-        """Of at most 256 examples: ratios (3,), the sum of J_jj / (I_jj + eps) of all and of either half;
-        trace_j; least_i, the smallest I_jj.
+        """Of at most 256 examples: ratio, the sum of J_jj / (I_jj + eps); trace_j; least_i = min I_jj; eps.
+
+        left_out (groups, 4): the four without one group of examples each; left_out_rest (groups,): the ratio
+        without one group's random projection; traces (n,): the trace of I for single examples.
         """
         return self._part(["gradients", "training_data"], "information")
 
     def curvature(self) -> Part:
-        """Of the Hessian of the loss of at most 128 examples: top, its residual, and traces (probes,)."""
+        """Of the Hessian of the loss: top, its residual, and traces (probes,).
+
+        Of all examples if they are at most 256, else of 128. top_forms (n,) and trace_forms (n,): what single
+        examples give to either, in Gauss-Newton form.
+        """
         return self._part(["gradients", "training_data"], "curvature")
 
     def weight_noise(self, kind: str) -> Part:
-        """Draws of noise on theta, judged on at most 256 training examples, in groups of 5.
+        """20 draws of noise on theta (10 if isotropic), judged on at most 256 training examples.
 
         `kind`: "isotropic", standard deviation .01; "tensor", .05 of each tensor's standard deviation;
-        "magnitude", .05·(|theta_i| + 1e-3). Gives increases (draws,) of the mean loss, errors (draws,) and
-        log_likelihoods (draws, examples).
+        "magnitude", .05·(|theta_i| + 1e-3). Gives log_likelihoods (draws, examples), wrong (draws, examples),
+        whether each is classified wrongly, and clean (examples,), the log-likelihoods without noise.
         """
         return self._part(["weights", "training_data"], "weight_noise", kind=kind)
 
-    def response_curve(self, pairs: str, layer: int) -> tuple[Tensor, Tensor]:
-        """alpha (points,) and right (pairs, points): is the point between x and x' classified as x?
+    def response_curve(self, pairs: str, layer: int) -> Part:
+        """alpha (points,) and right (rows, points): is the point between x and x' classified as x?
 
-        `pairs`: "intra" or "inter" (class); `layer`: 0, the input, or 1, 2, …, the output of that block.
+        `pairs`: "intra" or "inter" (class); `layer`: 0, the input, or 1, 2, …, the output of that block. A
+        row has one x, and at every alpha an x' of its own. example (rows,): which x; seen, the share of the
+        training examples among the x; partners, the share of its partners that an x meets at each alpha.
         """
-        part = self._part(["weights", "training_data"], "response_curve", pairs=pairs, layer=layer)
-        return part["alpha"], part["right"]
+        return self._part(["weights", "training_data"], "response_curve", pairs=pairs, layer=layer)
+
+    def midpoints(self) -> Part:
+        """right (pairs, 1): is the input half-way between two examples of one class classified so?
+
+        Up to 768 pairs; example, seen and partners as in `response_curve`.
+        """
+        return self._part(["weights", "training_data"], "midpoints")
 
     def transformed_curve(self, transformation: str, sweep: str = "folded") -> tuple[Tensor, Tensor]:
         """alpha (points,) from 0 to 1, and right (examples, points): are changed images classified right?

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from genbench.errors import NotApplicable
+from genbench.subject.vectors import as_one_vector
 
 if TYPE_CHECKING:
     from genbench.subject.parts import Part, PartSource
@@ -16,69 +17,129 @@ if TYPE_CHECKING:
 
 __all__ = ["DRAWS", "EPS", "sigma"]
 
-DRAWS = 10
-"""Of noise, at every step of the search."""
 EPS = 1e-3
 """e of 001 (31) and (32): noise on weights that are zero, where it is in proportion to the weights."""
-_DROP, _TOLERANCE, _STEPS = 0.1, 0.01, 15
-_HIGH = 2.0
+_DROP = 0.1
+_LOW, _HIGH = math.log(2.0**-14), math.log(2.0)
+"""Ends of the search, in log sigma."""
 
-_GLANCE, _LOOK = 32, 256
-"""Examples on which one draw is judged: few where the accuracy is far from the target, more near it.
+_GLANCE, _LEAST, _MOST = 32, 4, 10
+"""A step of the bisection: examples that judge one draw, and the least and most draws."""
+_CLEAR = 3.0
+"""Standard errors between a drop and the target that settle on which side it is."""
+_NEAR = 0.7
+"""Bisection ends where the interval is this short in log sigma, or where a side cannot be told."""
 
-Each draw has examples of its own, so that ten draws see ten times as many; what is left of sampling error is
-well below the spread between draws.
-"""
-
-_FAR = 0.1
-"""A first estimate of the drop this far from the target, some three standard errors, decides a step."""
+_EXAMPLES, _LOOK_DRAWS = 64, 14
+DRAWS = 4 * _LOOK_DRAWS
+"""Of noise behind the value: four looks, two on either side of it."""
+_APART = 0.2
+"""Distance in log sigma from the middle to a look."""
+_SETTLED, _ROUNDS = 0.4, 4
+"""Looks further off than this from the solution are taken anew around it; so often at most."""
 
 
 def sigma(
     network: TrainedNetwork, parts: PartSource, generator: torch.Generator, magnitude_aware: bool
 ) -> Part:
-    """Bisection for the noise that lowers the mean training accuracy by .1 (SPEC.md section 4).
+    """The noise that lowers the mean training accuracy by .1 (SPEC.md section 4).
 
-    sigma; error, the spread between draws over the slope of the accuracy there. A network that no noise up
-    to the end of the interval hurts, one that never learnt for example, gets that end.
+    Bisection of log sigma with few draws finds the place. Then four looks around it, of 14 draws each, give
+    the line of drop^⅓ on log sigma, which is solved for .1: the drop itself bends up on trained networks, its
+    logarithm down, and the cube root hardly at all. Every draw is fresh, with examples of its own from the
+    whole training set, so that what scatters around the line is the error of draws and of examples alike.
+
+    sigma; error. A network that no noise up to the end of the interval hurts, one that never learnt for
+    example, gets that end.
     """
     if isinstance(network.folded, NotApplicable):
         raise network.folded
-    search = _Search(network, network.folded.copy().module, generator, magnitude_aware)
-    low, high, value = 0.0, _HIGH, 0.0
-    tried = {0.0: 0.0}
-    for _ in range(_STEPS):
-        value = (low + high) / 2
-        drops = search.drops(value)
-        drop = float(drops.mean())
-        tried[value] = drop
-        if abs(drop - _DROP) < _TOLERANCE:
+    noise = _Noise(network, network.folded.copy().module, generator, magnitude_aware)
+    middle = _bisected(noise)
+    if middle is None:
+        return _part(math.exp(_HIGH), 0.0)
+    looks: list[tuple[float, Tensor]] = []
+    for _ in range(_ROUNDS):
+        for place in (middle - _APART, middle + _APART):
+            looks.append((place, noise.drops(place, _LOOK_DRAWS, _EXAMPLES)))
+        around = [(place, drops) for place, drops in looks if abs(place - middle) <= _SETTLED + _APART]
+        solution, error = _solved(around)
+        solution = min(max(solution, middle - _NEAR), middle + _NEAR, _HIGH)
+        settled, middle = abs(solution - middle) <= _SETTLED, solution
+        if settled and len(around) >= 4:
             break
-        low, high = (low, value) if drop > _DROP else (value, high)
-    else:
-        if low == 0.0:
-            raise NotApplicable(
-                f"even noise of sigma = {value:.1e} costs more than a tenth of the training accuracy"
-            )
-    error = float(drops.std()) / math.sqrt(DRAWS) / _slope(tried, value)
+    return _part(math.exp(middle), math.exp(middle) * error)
+
+
+def _part(value: float, error: float) -> Part:
     return {name: torch.tensor(v, dtype=torch.float64) for name, v in (("sigma", value), ("error", error))}
 
 
-def _slope(tried: dict[float, float], value: float) -> float:
-    """How fast the drop grows at `value`, from there to the nearest place where it differs much."""
-    apart = [
-        (abs(s - value), abs(d - tried[value])) for s, d in tried.items() if abs(d - tried[value]) > 0.05
-    ]
-    distance, rise = min(apart, default=(value, _DROP))
-    return rise / distance
+def _bisected(noise: _Noise) -> float | None:
+    """Where the drop is about .1, in log sigma; None if it is less up to the end of the interval."""
+    low, high = _LOW, _HIGH
+    while high - low > _NEAR:
+        middle = (low + high) / 2
+        side = _side(noise, middle)
+        if side == 0:
+            return middle
+        low, high = (low, middle) if side > 0 else (middle, high)
+    if low == _LOW:
+        raise NotApplicable(
+            f"even noise of sigma = {math.exp(high):.1e} costs more than a tenth of the training accuracy"
+        )
+    if high == _HIGH and _side(noise, high) < 0:
+        return None
+    return (low + high) / 2
 
 
-class _Search:
-    """Accuracies under noise.
+def _side(noise: _Noise, place: float) -> int:
+    """1 if the drop there is above .1, −1 if it is below, 0 if ten draws cannot tell."""
+    drops = noise.drops(place, _LEAST, _GLANCE)
+    while True:
+        excess = float(drops.mean()) - _DROP
+        # Few draws may agree by chance: their spread is taken as no less than that of as many examples.
+        spread = max(float(drops.std()), math.sqrt(_DROP * (1 - _DROP) / _GLANCE))
+        if abs(excess) > _CLEAR * spread / math.sqrt(len(drops)):
+            return 1 if excess > 0 else -1
+        if len(drops) == _MOST:
+            return 0
+        drops = torch.cat([drops, noise.drops(place, 1, _GLANCE)])
 
-    The draws are the same at every sigma, but for their size: the mean accuracy then falls steadily, and
-    bisection does not chase the noise between draws.
+
+def _solved(looks: list[tuple[float, Tensor]]) -> tuple[float, float]:
+    """Where the line of drop^⅓ on log sigma is at .1^⅓, and its standard error.
+
+    A look is the mean of its draws; the error is the larger of what the draws' spread and what the looks'
+    distances from the line say, divided by the slope.
     """
+    x = torch.tensor([place for place, _ in looks], dtype=torch.float64)
+    drop = torch.stack([drops.mean() for _, drops in looks])
+    variance = torch.stack([drops.var() / len(drops) for _, drops in looks])
+    target = _DROP ** (1 / 3)
+    # The root of a noisy mean is too low by 1/9·drop^(−5/3)·variance; far below the target it means nothing.
+    y = drop.clamp(min=_DROP / 5).pow(1 / 3) + variance * (target / _DROP**2 / 9)
+    spread = variance.mean() * (target / _DROP / 3) ** 2  # of y, by the delta method at the target
+    centre = x.mean()
+    sxx = (x - centre).square().sum()
+    slope = float(((x - centre) * (y - y.mean())).sum() / sxx)
+    if slope <= _FLAT:
+        # No rise to be seen between the looks: stay, as unsure as the looks are far apart.
+        return float(centre), 2 * _APART
+    solution = float(centre) + (target - float(y.mean())) / slope
+    residual = y - y.mean() - slope * (x - centre)
+    if len(looks) > 2:
+        spread = torch.maximum(spread, residual.square().sum() / (len(looks) - 2))
+    uncertainty = float(spread) * (1 / len(looks) + float((solution - centre).square() / sxx))
+    return solution, math.sqrt(uncertainty) / slope
+
+
+_FLAT = 0.1
+"""A slope of drop^⅓ this small is none: of trained networks it is .3 to 1.1."""
+
+
+class _Noise:
+    """Accuracy lost under noise."""
 
     def __init__(
         self, network: TrainedNetwork, noisy: nn.Module, generator: torch.Generator, magnitude_aware: bool
@@ -86,46 +147,27 @@ class _Search:
         self._inputs, self._labels = network.inputs, network.labels
         self._noisy = noisy
         self._magnitude_aware = magnitude_aware
-        self._clean, self._weights = _as_one_vector(list(noisy.parameters()))
+        self._generator = generator
+        self._clean, self._weights = as_one_vector(list(noisy.parameters()))
         everything = torch.arange(len(self._labels))
         with torch.no_grad():
             self._right = torch.cat([self._hits(rows) for rows in everything.split(1024)])
-        self._seeds = torch.randint(2**62, (DRAWS,), generator=generator).tolist()
-        self._rows = [torch.randperm(len(self._labels), generator=generator)[:_LOOK] for _ in range(DRAWS)]
 
-    def drops(self, value: float) -> Tensor:
-        """Loss of accuracy of each draw: first on few examples, then on more if the mean is a close call."""
-        few = self._lost(value, slice(_GLANCE))
-        found = few.mean(1)
-        if abs(float(found.mean()) - _DROP) > _FAR or len(self._labels) <= _GLANCE:
-            return found
-        return torch.cat([few, self._lost(value, slice(_GLANCE, None))], 1).mean(1)
-
-    def _lost(self, value: float, part: slice) -> Tensor:
-        """(draws, examples): 1 where noise spoils a right answer, −1 where it mends a wrong one."""
+    def drops(self, place: float, draws: int, examples: int) -> Tensor:
+        """Loss of accuracy of each draw at log sigma = `place`, on as many examples of its own."""
         found = []
         with torch.no_grad():
-            for seed, rows in zip(self._seeds, self._rows, strict=True):
-                self._perturb(value, torch.Generator().manual_seed(seed))
-                chosen = rows[part]
-                found.append(self._right[chosen].double() - self._hits(chosen).double())
+            for _ in range(draws):
+                self._perturb(math.exp(place))
+                rows = torch.randperm(len(self._labels), generator=self._generator)[:examples]
+                found.append((self._right[rows].double() - self._hits(rows).double()).mean())
         return torch.stack(found)
 
-    def _perturb(self, value: float, generator: torch.Generator) -> None:
-        noise = torch.randn(len(self._clean), generator=generator)
+    def _perturb(self, value: float) -> None:
+        noise = torch.randn(len(self._clean), generator=self._generator)
         spread = (value**2 * self._clean.square() + EPS**2).sqrt_() if self._magnitude_aware else value
         torch.add(self._clean, noise.mul_(spread), out=self._weights)
 
     def _hits(self, rows: Tensor) -> Tensor:
         hits: Tensor = self._noisy(self._inputs[rows]).argmax(1) == self._labels[rows]
         return hits
-
-
-def _as_one_vector(parameters: list[nn.Parameter]) -> tuple[Tensor, Tensor]:
-    """Their values in one vector, and a second vector of which the parameters are parts from now on."""
-    values = torch.cat([p.detach().flatten() for p in parameters])
-    weights, start = values.clone(), 0
-    for parameter in parameters:
-        parameter.data = weights[start : start + parameter.numel()].view(parameter.shape)
-        start += parameter.numel()
-    return values, weights
