@@ -118,9 +118,7 @@ def test_the_score_of_a_network_that_looks_left_and_right_in_closed_form() -> No
     points = [i / 20 for i in range(21)]
     one = [1.0 if a < 0.45 else 0.5 if a < 0.6 else 0.0 for a in points]
     other = [1.0 if a < 0.5 else 0.5 for a in points]
-    torch.testing.assert_close(right[1], torch.tensor(one, dtype=torch.float64))
-    torch.testing.assert_close(right[0], torch.tensor(other, dtype=torch.float64))
-    assert torch.equal(right, right[:2].repeat(20, 1))
+    assert sorted(right.tolist()) == sorted([one, other] * 20)  # examples come in an order of their own
     accuracy = [(a + b) / 2 for a, b in zip(one, other, strict=True)]
     assert read("gi_horizontal_l0", subject) == pytest.approx(plain_gi(accuracy))
     # Up and down makes no difference until black covers the line, which never is darker than nothing.
