@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from genbench.engine.store import read_manifest
 from genbench.population.calibration import calibration_errors
 from genbench.population.memory import keep_freed_memory
 from genbench.population.networks import Shape, make_network
-from genbench.population.pools import Choice, heldout_images, shifted_images, training_set
+from genbench.population.pools import Choice, TrainingSet, heldout_images, shifted_images, training_set
 from genbench.population.stacked import StackedNetworks
 from genbench.population.stacked_training import BlockRecipe, NetworkRecipe, StackedTraining, train_stacked
 from genbench.subject.subject import TrainedNetwork
@@ -126,7 +127,7 @@ def load_member(name: str, network: Path, training: Path, place: int) -> Trained
     """The originals of a subject: the network at `place` of a block, and its images out of the pool."""
     block = _result(network)
     shape = Shape(**block["shape"])
-    data = training_set(training, Choice(**block["choice"]))
+    data = _images(training, Choice(**block["choice"]))
     return TrainedNetwork(
         name=name,
         final=lambda: _model(shape, network / "final.safetensors", place),
@@ -134,8 +135,14 @@ def load_member(name: str, network: Path, training: Path, place: int) -> Trained
         inputs=data.images,
         labels=data.labels,
         classes=shape.classes,
-        trace=_trace(network / "trace.safetensors", place),
+        recorded=lambda: _trace(network / "trace.safetensors", place),
     )
+
+
+@lru_cache(maxsize=1)
+def _images(pool: Path, choice: Choice) -> TrainingSet:
+    """The images of the last network too: those of a block are trained on the same ones."""
+    return training_set(pool, choice)
 
 
 def _model(shape: Shape, weights: Path, place: int) -> nn.Module:

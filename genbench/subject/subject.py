@@ -35,8 +35,13 @@ class TrainedNetwork:
     labels: Tensor
     classes: int
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
-    trace: Mapping[str, Tensor] | None = None
-    """What was recorded while it trained: "loss", "accuracy", each (epochs,)."""
+    recorded: Mapping[str, Tensor] | Callable[[], Mapping[str, Tensor]] | None = None
+    """What was recorded while it trained ("loss", "accuracy", each (epochs,)), or what gives it."""
+
+    @cached_property
+    def trace(self) -> Mapping[str, Tensor] | None:
+        """What was recorded while it trained, where something was."""
+        return self.recorded() if callable(self.recorded) else self.recorded
 
     @cached_property
     def model(self) -> nn.Module:
@@ -152,7 +157,7 @@ class Subject(SharedParts):
             inputs=inputs,
             labels=labels,
             classes=classes,
-            trace=trace,
+            recorded=trace,
         )
         return cls(network, LocalParts(network, seed), seed=seed, batch_size=batch_size)
 
@@ -198,7 +203,7 @@ class Subject(SharedParts):
         given = {"weights", "training_data", "gradients"}
         if self._network.initial is not None:
             given.add("initial_weights")
-        if self._network.trace is not None:
+        if self._network.recorded is not None:
             given.add("trace")
         return frozenset(given)
 

@@ -208,7 +208,7 @@ def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
         labels=labels,
         classes=result.classes,
         hyperparameters={"weights": result.weights},
-        trace=read_state(load_file(network / "trace.safetensors")),
+        recorded=lambda: read_state(load_file(network / "trace.safetensors")),
     )
 
 
