@@ -91,7 +91,7 @@ def test_every_hook_has_one_line_of_documentation_and_is_used_by_the_builtins() 
     ]  # fmt: skip
     for name in hooks:
         assert getattr(hookspecs, name).__doc__
-        if name != "genbench_prepare":  # genbench's own measures learn what to import from their first readings
+        if name != "genbench_prepare":  # a worker learns from the first readings what ours import
             assert getattr(builtin, name)()
 
 
