@@ -163,8 +163,8 @@ def test_a_name_with_an_argument(run, tmp_path) -> None:
 
 def test_plan_does_nothing(run, tmp_path, tiny_suite) -> None:
     result = run("plan", "--measure", "path_norm", "--suite", tiny_suite, "--store", "s")
-    # Two pools of images; three stacks, with their evidence, of one network each; four measures on them.
-    assert f"{2 + 3 * 3 + 4 * 3} of 23 cells to compute" in result.stdout
+    # Two pools of images; three stacks of one network each, with their evidence; four measures on them.
+    assert f"{2 + 3 * 2 + 4 * 3} of 20 cells to compute" in result.stdout
     assert not (tmp_path / "s").exists()
 
 
