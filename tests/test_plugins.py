@@ -91,12 +91,7 @@ def test_every_hook_has_one_line_of_documentation_and_is_used_by_the_builtins() 
     ]  # fmt: skip
     for name in hooks:
         assert getattr(hookspecs, name).__doc__
-<<<<<<< HEAD
-        # genbench's own measures learn what to import from their first readings.
-        if name != "genbench_prepare":
-=======
         if name != "genbench_prepare":  # a worker learns from the first readings what ours import
->>>>>>> helper-engine
             assert getattr(builtin, name)()
 
 
