@@ -1,7 +1,7 @@
 """Measures on a golden network: the 24 of paper 001 in seconds, and all of them together against one by one.
 
-The authors' released code takes some 8 s for the 24 on this network on such a machine; that is written here
-for comparison and is not measured. The second bar is a ratio within one run: the same measures, of one
+The authors' released code takes some 3.7 s for the 24 on this network on such a machine; that is written
+here for comparison and is not measured. The second bar is a ratio within one run: the same measures, of one
 subject that shares what they have in common, or each of a subject of its own.
 
 Time is the processor time of this process at one thread, which leaves out what other programs take.
@@ -24,7 +24,8 @@ from genbench.plugin.registry import load_registry
 from genbench.population.networks import NetworkInNetwork
 
 NET_A = Path(__file__).parent.parent / "tests" / "golden" / "measures" / "net_a"
-SECONDS = 1.5
+SECONDS = 0.55
+"""Half of what they took before sigma was solved for by a line; the authors' code takes 3.7 s."""
 RATIO = 3.0
 TURNS = 5
 
@@ -58,7 +59,7 @@ def read(names: Iterable[str], subject: genbench.Subject) -> float:
     return time.process_time() - start
 
 
-def test_the_24_of_paper_001_take_at_most_one_and_a_half_seconds(benchmark: BenchmarkFixture) -> None:
+def test_the_24_of_paper_001_take_at_most_half_of_what_they_took(benchmark: BenchmarkFixture) -> None:
     torch.set_num_threads(1)
     assert len(OF_001) == 24
     best = min(read(OF_001, network()) for _ in range(TURNS))

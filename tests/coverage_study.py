@@ -128,10 +128,10 @@ def readings(
     m = len(network.labels)
     generator = torch.Generator().manual_seed(derive_seed("order", seed))
     rows = torch.randperm(m, generator=generator) if shuffle else torch.arange(m)
-    about = {"classes": network.classes, "initial_model": network.initial_model}
+    about = {"classes": network.classes, "initial": network.initial_model}
     again = TrainedNetwork(
         name=network.name,
-        model=network.model,
+        final=network.model,
         inputs=network.inputs[rows],
         labels=network.labels[rows],
         **about,

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 import genbench
-from genbench.engine.cells import Status
-from genbench.engine.guard import Limits
+from genbench.engine.cells import Limits, Status
 from genbench.engine.host import ReadingHost
+from genbench.engine.messages import Reading
 from genbench.engine.value import result_record
 from genbench.plugin.registry import load_registry
 
@@ -126,11 +126,13 @@ def test_weights_that_are_not_finite_are_refused_once_for_all_measures(value, ki
     with pytest.raises(genbench.NotApplicable, match=r"^the weights are not finite$"):
         subject(spoilt, kind)
     # A run loads the network first and makes a subject of it for every reading.
-    host = ReadingHost(tmp_path)
-    host.load("spoilt", replace(sound._network, model=spoilt), 0)
-    for name in ("baseline_constant", "param_count", "pacbayes_flatness", "gi_intra_l0"):
-        outcome = host.read(ENTRIES[name].source, name, 0, Limits(60, 2**31))
-        assert (outcome.status, outcome.reason) == (Status.NOT_APPLICABLE, "the weights are not finite")
+    host = ReadingHost(tmp_path, replace(sound._network, final=spoilt))
+    names = ["baseline_constant", "params", "pacbayes_flatness", "gi_intra_l0"]
+    readings = [Reading(name, name, 0) for name in names]
+    outcomes = dict(host.read(ENTRIES["params"].source, readings, Limits(60, 2**31)))
+    assert {name: (one.status, one.reason) for name, one in outcomes.items()} == dict.fromkeys(
+        names, (Status.NOT_APPLICABLE, "the weights are not finite")
+    )
 
 
 def test_initial_weights_that_are_not_finite_are_refused_by_what_needs_them() -> None:

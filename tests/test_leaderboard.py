@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from conftest import Run
+from numpy.typing import NDArray
 from test_records import make_record, numbers, write
 
 from genbench.errors import UserError
@@ -18,7 +21,7 @@ from genbench.leaderboard.build import Folders, build, stale
 from genbench.leaderboard.export import export
 from genbench.leaderboard.recompute import Agreement, draw, what_differs
 from genbench.leaderboard.submission import accept
-from genbench.leaderboard.trust import CONFORMANCE, read_trust, trust_of
+from genbench.leaderboard.trust import Conformance, read_checked, read_recomputed, trust_of
 from genbench.leaderboard.verify import remember
 from genbench.records.convert import convert
 from genbench.records.record import Record
@@ -88,7 +91,7 @@ def test_the_check_names_what_is_stale(boards, run: Run) -> None:
     page = boards.boards / "site" / "mini" / "index.html"
     page.write_text(page.read_text().replace("first", "worst"))
     (boards.boards / "mini.md").unlink()
-    (boards.boards / "other.json").write_text("{}")
+    (boards.boards / "other.json").write_text('{"genbench": "0.1", "suite": "other", "rows": []}')
     done = run("leaderboard", "check", "--to", boards.boards)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
@@ -100,6 +103,26 @@ def test_the_check_names_what_is_stale(boards, run: Run) -> None:
     assert stale(boards) == []
     (boards.records / "mini" / "first.json").unlink()
     assert f"{boards.boards}/site/mini/measures/first.html is not made from any record" in stale(boards)
+
+
+def test_what_others_put_beside_the_boards_stays(boards, run: Run) -> None:
+    mine = {
+        "package.json": "{}",
+        "rows.json": '{"rows": [], "suite": "x", "genbench": 1}',
+        "notes.csv": "a,b",
+    }
+    for name, text in mine.items():
+        (boards.boards / name).write_text(text)
+    build(boards)
+    assert {name: (boards.boards / name).read_text() for name in mine} == mine
+    assert stale(boards) == []
+    shutil.rmtree(boards.boards / "site")
+    (boards.boards / "site").mkdir()
+    (boards.boards / "site" / "index.html").write_text("my own pages")
+    done = run("leaderboard", "build", "--to", boards.boards)
+    assert done.returncode == 2
+    assert "is not a site that genbench made; give another folder with --to" in done.stderr
+    assert (boards.boards / "site" / "index.html").read_text() == "my own pages"
 
 
 def test_a_tampered_record_stops_the_build_in_one_sentence(boards, run: Run) -> None:
@@ -152,9 +175,70 @@ def test_ranks_that_follow_from_the_truth(tmp_path) -> None:
     assert value["wrong"] == pytest.approx(1 - value["right"])
 
 
+def errors_by_hand(cube: Any, draws: int) -> list[NDArray[np.float64]]:
+    """(draws, models) in each slice of a cube: the errors of models on held-out images drawn anew.
+
+    Class by class and level by level; the mean over classes, then over levels.
+    """
+    labels, present = cube["image_class"].values, np.isfinite(cube["error"])
+    found = []
+    for fixed, axis in (("zero_shot", "ssim"), ("ssim", "zero_shot")):
+        generator = np.random.default_rng(2026)  # the same images in both slices and all families
+        at = {fixed: 0.0 if fixed == "zero_shot" else 1.0}
+        wrong = 1.0 - cube["right"].sel(at).transpose(axis, "model", "image").values
+        inside = present.sel(at).isel(model=0).transpose(axis, "class").values
+        means = np.full((draws, *wrong.shape[:2], inside.shape[1]), np.nan)
+        for label in range(inside.shape[1]):
+            images = np.flatnonzero(labels == label)
+            for draw_ in range(draws):
+                chosen = generator.choice(images, len(images))
+                means[draw_, ..., label] = wrong[:, :, chosen].mean(axis=-1)
+        levels = [np.mean(means[:, i][..., kept], axis=-1) for i, kept in enumerate(inside)]
+        found.append(np.mean(levels, axis=0))
+    return found
+
+
+def ranks_by_hand(draws: int = 300) -> dict[str, int | None]:
+    """Ranks of `records()` as SPEC defines them, by loops and with random draws of their own."""
+    evidence = shipped_evidence("mini")
+    assert isinstance(evidence, TestbedEvidence)
+    errors = {family: errors_by_hand(cube, draws) for family, cube in evidence.cubes.items()}
+    scores: dict[str, NDArray[np.float64]] = {}
+    for record in records():
+        worse = 1 if record["measure"]["higher_means"] == "worse" else -1
+        reading = {r["subject"]: r["value"] for r in record["readings"] if r["value"] is not None}
+        parts = []
+        for family, slices in errors.items():
+            models = [str(model) for model in evidence.cubes[family]["model"].values]
+            pairs = [
+                (i, j)
+                for i, j in combinations(range(len(models)), 2)
+                if {models[i], models[j]} <= reading.keys()
+            ]
+            for drawn in slices if pairs else []:
+                wrong = [
+                    0.5
+                    - 0.5
+                    * worse
+                    * np.sign(reading[models[i]] - reading[models[j]])
+                    * np.sign(drawn[:, i] - drawn[:, j])
+                    for i, j in pairs
+                ]
+                parts.append(np.mean(wrong, axis=0))
+        if parts:
+            scores[record["measure"]["name"]] = np.mean(parts, axis=0)
+
+    def surely_better(one: str, other: str) -> bool:
+        return bool(np.quantile(scores[other] - scores[one], 0.025) > 0)
+
+    ranks: dict[str, int | None] = dict.fromkeys((r["measure"]["name"] for r in records()), None)
+    return ranks | {name: 1 + sum(surely_better(other, name) for other in scores) for name in scores}
+
+
 def test_rows_are_ranked_with_ties(built) -> None:
     (board,) = read_boards(built.records, built.trust)
-    # Written out, not computed: two that the resamples cannot tell apart, two that are one, and the rest.
+    # Two that the resamples cannot tell apart, two that are one, and the rest.
+    assert {row.name: row.rank for row in board.rows} == ranks_by_hand()
     assert [(row.name, row.rank, row.tied) for row in board.rows] == [
         ("clip_only", 1, ["first"]),
         ("first", 1, ["clip_only"]),
@@ -207,10 +291,11 @@ def typed(name: str, seed: int) -> Record:
 
 def test_trust_is_earned_and_lost(tmp_path) -> None:
     record, other = typed("first", 1), typed("second", 2)
-    passed = {"passed": True, "checks": 9, "genbench": "0.1.0", "findings": {"permuted units": "unchanged"}}
+    findings = {"permuted units": "unchanged"}
+    passed = Conformance(passed=True, checks=9, genbench="0.1.0", findings=findings)
 
     def trust(record: Record) -> Any:
-        return trust_of(record, read_trust(tmp_path, "mini"), read_trust(tmp_path, CONFORMANCE))
+        return trust_of(record, read_recomputed(tmp_path, "mini"), read_checked(tmp_path))
 
     assert trust(record).level == "claimed"
     remember(tmp_path, [record, other], checked={"first": passed})
@@ -231,7 +316,7 @@ def test_trust_is_earned_and_lost(tmp_path) -> None:
 def test_a_broken_trust_file_is_named(tmp_path) -> None:
     (tmp_path / "mini.json").write_text("[1]")
     with pytest.raises(UserError, match="verify again"):
-        read_trust(tmp_path, "mini")
+        read_recomputed(tmp_path, "mini")
 
 
 def test_agreement_is_to_the_bit_or_the_tolerance() -> None:
@@ -379,7 +464,8 @@ def test_the_paper_kit(built, run: Run, tmp_path) -> None:
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
     kit = content(tmp_path / "kit")
-    assert {"table.tex", "papers.bib", "clip_only.pdf", "records/clip_only.json"} <= kit.keys()
+    names = {"table.tex", "papers.bib", "clip_only.pdf", "sign-errors.pdf", "records/clip_only.json"}
+    assert names <= kit.keys()
     assert b"\\textbf{\\texttt{clip\\_only}}" in kit["table.tex"]
     assert b"baseline\\_size" in kit["table.tex"]
     assert b"2010.11924" in kit["papers.bib"]

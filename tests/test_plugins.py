@@ -87,11 +87,13 @@ def test_every_hook_has_one_line_of_documentation_and_is_used_by_the_builtins() 
     hooks = [name for name in vars(hookspecs) if name.startswith("genbench_")]
     assert sorted(hooks) == [
         "genbench_backbones", "genbench_datasets", "genbench_degradations", "genbench_executors",
-        "genbench_measures", "genbench_suite_kinds", "genbench_suites",
+        "genbench_measures", "genbench_prepare", "genbench_suite_kinds", "genbench_suites",
     ]  # fmt: skip
     for name in hooks:
         assert getattr(hookspecs, name).__doc__
-        assert getattr(builtin, name)()
+        # genbench's own measures learn what to import from their first readings.
+        if name != "genbench_prepare":
+            assert getattr(builtin, name)()
 
 
 def test_broken_plugins_are_listed_with_the_reason_and_stop_nothing(run, site) -> None:

@@ -69,6 +69,35 @@ def test_values_and_statuses(run, tmp_path, network) -> None:
     assert rows["bad"]["status"] == "invalid"
 
 
+def test_what_was_read_is_kept_and_belongs_to_the_network(run, tmp_path, network) -> None:
+    def read(*names: str) -> dict[str, tuple[bool, float]]:
+        chosen = [option for name in names for option in ("--measure", name)]
+        result = run("read", "mynet.py:build", *chosen, "--json", "--jobs", "2")
+        assert result.returncode == 0, result.stderr
+        return {row["measure"]: (row["stored"], row["value"]) for row in json.loads(result.stdout)}
+
+    first = read("param_norm", "path_norm")
+    assert [stored for stored, _ in first.values()] == [False, False]
+    more = read("param_norm", "path_norm", "params")
+    assert {name: stored for name, (stored, _) in more.items()} == {
+        "param_norm": True, "path_norm": True, "params": False,
+    }  # fmt: skip
+    assert all(more[name][1] == value for name, (_, value) in first.items())
+    # Other weights, the same file name: another network.
+    (tmp_path / "mynet.py").write_text(NETWORK.replace(".view(3, 4)", ".view(3, 4) * 2"))
+    doubled = read("param_norm")["param_norm"]
+    assert doubled == (False, pytest.approx(2 * first["param_norm"][1]))
+
+
+def test_readings_are_told_as_they_end(run, network) -> None:
+    names = ("params", "param_norm", "path_norm", "log_prod_of_spec")
+    result = run("read", "mynet.py:build", *(option for name in names for option in ("-m", name)))
+    assert result.returncode == 0, result.stderr
+    told = [line for line in result.stderr.splitlines() if "/4 " in line]
+    assert [line.split()[0] for line in told] == ["1/4", "2/4", "3/4", "4/4"]
+    assert any("param_norm: ok 3.1" in line for line in told)
+
+
 def test_a_table_for_people(run, network) -> None:
     result = run("read", "./mynet.py:build", "--measure", "param_norm")
     assert result.returncode == 0, result.stderr

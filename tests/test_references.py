@@ -17,7 +17,6 @@ from genbench.plugin.registry import Entry, Source, load_registry
 from genbench.records import references
 from genbench.records.references import REFERENCES, find_references, reference_text
 from genbench.records.validate import read_record
-from genbench.report.runs import ranked
 from genbench.run.plan import Plan, make_plan
 from genbench.suites.evidence_packs import find_pack, shipped_evidence
 from genbench.suites.kind import kind_of
@@ -86,7 +85,7 @@ def test_a_run_has_the_measures_of_the_board_in_its_ranks(name: str) -> None:
     ]
     judged = shipped_evidence(name).judge(results)
     rows = board(name)
-    assert {one.name: rank for rank, one in ranked(judged.results)} == {
+    assert {one.name: rank for rank, one in judged.ranked} == {
         measure: row["rank"] for measure, row in rows.items()
     }
     for one in judged.results:

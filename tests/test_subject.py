@@ -258,8 +258,8 @@ def test_nothing_held_out_can_be_reached(tmp_path, data) -> None:
     from genbench.engine.cells import Cell, Outcome, Status, make_cell
     from genbench.engine.store import Store, read_manifest
     from genbench.plugin.offers import DataRequest
-    from genbench.population.blocks import load_member, member, train_block
-    from genbench.population.plan import BLOCK, NETWORK, TRAINING
+    from genbench.population.blocks import load_member, train_block
+    from genbench.population.plan import BLOCK, TRAINING
     from genbench.population.pools import training_pool
     from genbench.subject.parts import LocalParts
 
@@ -286,8 +286,7 @@ def test_nothing_held_out_can_be_reached(tmp_path, data) -> None:
     with Store(tmp_path / "store") as store:
         pool = stored(store, training_pool, make_cell(TRAINING, "images", images))
         block = stored(store, train_block, make_cell(BLOCK, "block", settings), training=pool)
-        network = stored(store, member, make_cell(NETWORK, "network", {"place": 0}), block=block)
-        loaded = load_member("it", store.folder(network.key), store.folder(pool.key))
+        loaded = load_member("it", store.folder(block.key), store.folder(pool.key), place=0)
         trained = read_manifest(store.folder(block.key))["result"]
     subject = genbench.Subject(loaded, LocalParts(loaded, 0))
     assert subject.provides == {"weights", "training_data", "gradients", "initial_weights", "trace"}

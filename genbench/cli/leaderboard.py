@@ -144,6 +144,8 @@ def verify(
     What agrees is remembered in the boards' folder `trust`; build the boards again to show it. Exit code 1 if
     a reading differs by more than the tolerance or a measure fails its conformance checks.
     """
+    from msgspec import to_builtins
+
     from genbench.cli.common import parse_memory
     from genbench.engine.guard import Limits
     from genbench.leaderboard.verify import check_conformance, remember, suite_records, verify_sample
@@ -160,7 +162,7 @@ def verify(
     )
     kit = {name: check_conformance(name, Limits(60.0, limits.memory)) for name in checked}
     remember(folders.trust, found, agreements, kit)
-    good = all(one.agrees for one in agreements) and all(entry["passed"] for entry in kit.values())
+    good = all(one.agrees for one in agreements) and all(entry.passed for entry in kit.values())
     if as_json:
         rows = [
             {
@@ -169,14 +171,12 @@ def verify(
             }
             for one in agreements
         ]  # fmt: skip
-        print_json({"agrees": good, "readings": rows, "checked": kit})
+        print_json({"agrees": good, "readings": rows, "checked": to_builtins(kit)})
         return 0 if good else 1
     for one in agreements:
         verdict = "to the bit" if one.same_bits else f"differs by {one.difference:.1e}"
         click.echo(f"{one.measure} on {one.subject}: {verdict}")
     for name, entry in kit.items():
-        click.echo(
-            f"{name}: {'passed' if entry['passed'] else 'FAILED'} {entry['checks']} conformance checks"
-        )
+        click.echo(f"{name}: {'passed' if entry.passed else 'FAILED'} {entry.checks} conformance checks")
     click.echo("verified" if good else "NOT verified")
     return 0 if good else 1

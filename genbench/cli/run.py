@@ -91,7 +91,7 @@ def run(
     from genbench.report.progress import make_progress
     from genbench.report.record_table import check_table_path, write_table
     from genbench.report.run_page import check_page_path, default_page, write_run_page
-    from genbench.report.runs import run_record, show_run
+    from genbench.report.runs import run_json, show_run
     from genbench.run.execute import execute, require_ready
 
     if report is not None:
@@ -118,7 +118,7 @@ def run(
         show_run(found, written)
     write_run_page(found, page)
     if as_json:
-        print_json({**run_record(found, written), "report": str(page)})
+        print_json({**run_json(found, written), "report": str(page)})
     else:
         click.echo(f"report: {page}")
     return 0 if found.sound else 1

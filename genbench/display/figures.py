@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from genbench.errors import UserError
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
     from matplotlib.figure import Figure
 
-__all__ = ["GROUPS", "GROUP_MARKERS", "INK", "inline_svg", "inlined", "styled", "write_pdf", "write_png"]
+__all__ = ["GROUPS", "GROUP_MARKERS", "INK", "inline_svg", "styled", "write_pdf", "write_png"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -110,13 +109,6 @@ def inline_svg(figure: Figure, description: str) -> str:
         f'role="img" aria-label="{html.escape(description)}">'
     )
     return head + text[text.index(">") + 1 :]
-
-
-def inlined(figure: Figure, description: str) -> Markup:
-    """`inline_svg` marked as HTML: matplotlib escapes what it writes, and nothing else is in it."""
-    from markupsafe import Markup
-
-    return Markup(inline_svg(figure, description))
 
 
 def write_pdf(figure: Figure, path: Path) -> None:

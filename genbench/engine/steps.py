@@ -1,14 +1,19 @@
-"""Finds the code of a step by its name."""
+"""Finds the code of a step by its name, and gives it its inputs as the types that it names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
-__all__ = ["load_named", "load_step"]
+import msgspec
 
+from genbench.engine.store import read_manifest
+
+__all__ = ["load_named", "load_step", "read_result"]
+
+Result = TypeVar("Result")
 StepFunction = Callable[[Mapping[str, Any], Mapping[str, Path], Path], dict[str, Any]]
 """(inputs, folders of the parents, folder for its files) -> small JSON result."""
 
@@ -16,13 +21,27 @@ StepFunction = Callable[[Mapping[str, Any], Mapping[str, Path], Path], dict[str,
 def load_step(function: str, inputs: Mapping[str, Any]) -> StepFunction:
     """The function of a step, and in this process all that it needs, so that forked children have it.
 
-    A module with steps may define `warm(inputs)`, which imports what they would import each anew.
+    A step may say what its `inputs` are, a `msgspec.Struct`, and return another. A module with steps may
+    define `warm(inputs)`, which imports what they would import each anew.
     """
-    step: StepFunction = load_named(function)
+    step = load_named(function)
+    form = get_type_hints(step).get("inputs", Mapping)
+    typed = isinstance(form, type) and issubclass(form, msgspec.Struct)
+    given = msgspec.convert(inputs, form) if typed else inputs
     prepare = getattr(import_module(step.__module__), "warm", None)
     if prepare is not None:
-        prepare(inputs)
-    return step
+        prepare(given)
+
+    def run(_: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+        result: dict[str, Any] = msgspec.to_builtins(step(given, parents, out))
+        return result
+
+    return run
+
+
+def read_result(folder: Path, form: type[Result]) -> Result:
+    """The small result of a cell that lies in `folder`."""
+    return msgspec.convert(read_manifest(folder)["result"], form)
 
 
 def load_named(name: str) -> Any:

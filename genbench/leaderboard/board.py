@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from genbench import __version__
-from genbench.leaderboard.trust import CONFORMANCE, Trust, read_trust, trust_of
+from genbench.leaderboard.trust import Trust, read_checked, read_recomputed, trust_of
 from genbench.records.record import Record
 from genbench.records.validate import judged_records, record_files
 from genbench.scoring.ranking import tied_ranks
@@ -74,14 +74,14 @@ class Board:
 
 def read_boards(records: Path, trust: Path, only: str = "") -> list[Board]:
     """A board for every suite with records, or for one suite; every record is validated."""
-    conformance = read_trust(trust, CONFORMANCE)
+    conformance = read_checked(trust)
     boards = []
     for suite, paths in record_files(records).items():
         if only and suite != only:
             continue
         evidence = shipped_evidence(suite)
         found = judged_records(paths, evidence)
-        trusted = read_trust(trust, suite)
+        trusted = read_recomputed(trust, suite)
         trusts = [trust_of(record, trusted, conformance) for record in found.records]
         rows = _rows(found.records, found.judged.results, trusts)
         boards.append(Board(evidence, rows, evidence.pages(found.judged)))

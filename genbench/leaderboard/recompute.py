@@ -152,6 +152,6 @@ def what_differs(record: Record, entry: Entry[Measure]) -> list[str]:
         for name in sorted({*then, *now})
         if then.get(name) != now.get(name)
     ]
-    if record.plugin.sha256 != plugin_record(entry)["sha256"]:
+    if record.plugin.sha256 != plugin_record(entry).sha256:
         found.append("the source code of the measure is another")
     return found

@@ -10,13 +10,14 @@ Nothing in it is believed: records are validated against the evidence that ships
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.leaderboard.build import Folders
+from genbench.leaderboard.trust import Conformance
 from genbench.leaderboard.verify import remember, suite_records
 from genbench.records.record import Record
 from genbench.records.validate import LARGEST, read_record, record_files
@@ -65,25 +66,13 @@ def _require_own_name(record: Record, folder: Path) -> None:
             raise UserError(f"{name!r} is on the board already, by {owner}; rename yours")
 
 
-def _checks(path: Path) -> dict[str, dict[str, Any]]:
+def _checks(path: Path) -> dict[str, Conformance]:
     """What the conformance kit said, with nothing in it that a board could not show."""
     try:
         if path.stat().st_size > LARGEST:
             raise UserError(f"{path} is larger than any report of the conformance kit")
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return {
-            str(name): {
-                "passed": entry["passed"] is True,
-                "checks": int(entry["checks"]),
-                "genbench": str(entry["genbench"])[:50],
-                "findings": {
-                    str(key)[:100]: "unchanged" if value == "unchanged" else "changes"
-                    for key, value in list(entry["findings"].items())[:50]
-                },
-            }
-            for name, entry in content.items()
-        }
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Conformance])
     except OSError as problem:
         raise UserError(f"{path} cannot be read: {problem.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (msgspec.MsgspecError, RecursionError):
         raise UserError(f"{path} is not a report of the conformance kit") from None

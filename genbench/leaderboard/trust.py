@@ -14,19 +14,27 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.keys import canonical_json, text_hash
 from genbench.records.record import Record
+from genbench.suites.record_types import Count, RecordPart, Sha256, Text
 
 __all__ = [
     "CONFORMANCE",
     "LEVELS",
+    "Checked",
+    "Conformance",
+    "Recomputed",
     "Trust",
     "code_hash",
-    "read_trust",
+    "read_checked",
+    "read_recomputed",
     "trust_of",
     "verifiable",
     "write_trust",
@@ -36,6 +44,30 @@ CONFORMANCE = "_conformance"
 """In place of a suite's name, which begins with a letter or a digit."""
 
 LEVELS = ("claimed", "checked", "reproduced")
+
+
+class Recomputed(RecordPart, frozen=True):
+    """Of a record: on which networks it was recomputed."""
+
+    of: Sha256
+    """Hash of what was verified."""
+    reproduced: list[str]
+
+
+class Conformance(RecordPart, frozen=True):
+    """What the conformance kit said of a measure; a board shows it, whoever sent it."""
+
+    passed: bool
+    checks: Count
+    genbench: Text
+    findings: Annotated[dict[Text, Literal["unchanged", "changes"]], Meta(max_length=50)]
+    """Invariance to what became of the reading."""
+
+
+class Checked(Conformance, frozen=True):
+    """The same, with the hash of the code that it was said of."""
+
+    of: Sha256
 
 
 @dataclass(frozen=True)
@@ -49,28 +81,35 @@ class Trust:
     """Invariance to "unchanged" or "changes", where the conformance kit looked."""
 
 
-def read_trust(folder: Path, suite: str) -> dict[str, Any]:
-    """Measure to entry of a suite's file, or of `CONFORMANCE`; empty where nothing was verified yet."""
-    path = folder / f"{suite}.json"
+def read_recomputed(folder: Path, suite: str) -> dict[str, Recomputed]:
+    """Measure to what was recomputed of it; empty where nothing was verified yet."""
+    return _read(folder / f"{suite}.json", Recomputed)
+
+
+def read_checked(folder: Path) -> dict[str, Checked]:
+    """Measure to what the conformance kit said of it."""
+    return _read(folder / f"{CONFORMANCE}.json", Checked)
+
+
+Entry = TypeVar("Entry", Recomputed, Checked)
+
+
+def _read(path: Path, entry: type[Entry]) -> dict[str, Entry]:
     if not path.exists():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        valid = isinstance(found, dict) and all(isinstance(e.get("of"), str) for e in found.values())
-    except (OSError, ValueError, AttributeError):
-        valid = False
-    if not valid:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, entry])  # type: ignore[valid-type]
+    except (OSError, msgspec.MsgspecError):
         raise UserError(
             f"{path} is not what `genbench leaderboard verify` writes; remove it and verify again"
-        )
-    return dict(found)
+        ) from None
 
 
-def write_trust(folder: Path, suite: str, entries: Mapping[str, Any]) -> None:
+def write_trust(folder: Path, name: str, entries: Mapping[str, Entry]) -> None:
     """Replace the file of one suite, or that of `CONFORMANCE`."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(entries, indent=1, sort_keys=True, ensure_ascii=False)
-    write_atomically(folder / f"{suite}.json", text + "\n")
+    text = json.dumps(msgspec.to_builtins(entries), indent=1, sort_keys=True, ensure_ascii=False)
+    write_atomically(folder / f"{name}.json", text + "\n")
 
 
 def verifiable(record: Record) -> str:
@@ -84,12 +123,13 @@ def code_hash(record: Record) -> str:
     return text_hash(canonical_json([record.measure.version, record.plugin.sha256]))
 
 
-def trust_of(record: Record, entries: Mapping[str, Any], conformance: Mapping[str, Any]) -> Trust:
+def trust_of(
+    record: Record, recomputed: Mapping[str, Recomputed], conformance: Mapping[str, Checked]
+) -> Trust:
     """The trust in one record, from the files of its suite and of the conformance kit."""
-    name = record.name
-    entry, checked = entries.get(name, {}), conformance.get(name, {})
-    reproduced = sorted(entry.get("reproduced", [])) if entry.get("of") == verifiable(record) else []
-    if checked.get("of") != code_hash(record):
-        checked = {}
-    level = "reproduced" if reproduced else "checked" if checked.get("passed") else "claimed"
-    return Trust(level, reproduced, dict(checked.get("findings", {})))
+    entry, checked = recomputed.get(record.name), conformance.get(record.name)
+    reproduced = sorted(entry.reproduced) if entry and entry.of == verifiable(record) else []
+    if checked is not None and checked.of != code_hash(record):
+        checked = None
+    level = "reproduced" if reproduced else "checked" if checked and checked.passed else "claimed"
+    return Trust(level, reproduced, dict(checked.findings) if checked else {})

@@ -5,13 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+
+from msgspec import structs
 
 from genbench import __version__
 from genbench.engine.guard import Limits
 from genbench.errors import UserError
 from genbench.leaderboard.recompute import Agreement, compare, draw, recompute
-from genbench.leaderboard.trust import CONFORMANCE, code_hash, read_trust, verifiable, write_trust
+from genbench.leaderboard.trust import (
+    CONFORMANCE,
+    Checked,
+    Conformance,
+    Recomputed,
+    code_hash,
+    read_checked,
+    read_recomputed,
+    verifiable,
+    write_trust,
+)
 from genbench.plugin.registry import load_registry
 from genbench.records.record import Record
 from genbench.records.validate import read_records, record_files
@@ -49,46 +60,46 @@ def verify_sample(
     return [one for record in records if record.name in chosen for one in compare(record, found)]
 
 
-def check_conformance(measure: str, limits: Limits) -> dict[str, Any]:
+def check_conformance(measure: str, limits: Limits) -> Conformance:
     """What the conformance kit says of one measure: whether it passed, and what leaves it unchanged."""
     from genbench.conformance import run_checks
 
     report = run_checks(load_registry().get("measures", measure).source, measure, limits)
-    return {
-        "passed": not report.failed and report.ran > 0,
-        "checks": report.ran,
-        "genbench": __version__,
-        "findings": {
+    return Conformance(
+        passed=not report.failed and report.ran > 0,
+        checks=report.ran,
+        genbench=__version__,
+        findings={
             result.name.removeprefix(_INVARIANCE): "unchanged"
             if result.detail.startswith("unchanged")
             else "changes"
             for result in report.results
             if result.name.startswith(_INVARIANCE) and result.outcome == "finding"
         },
-    }
+    )
 
 
 def remember(
     folder: Path,
     records: Sequence[Record],
     agreements: Sequence[Agreement] = (),
-    checked: Mapping[str, Mapping[str, Any]] | None = None,
+    checked: Mapping[str, Conformance] | None = None,
 ) -> None:
     """Add what was found out to the files of trust; entries of other code or readings are forgotten."""
     suite = records[0].suite
-    before, conformance = read_trust(folder, suite), read_trust(folder, CONFORMANCE)
+    before, conformance = read_recomputed(folder, suite), read_checked(folder)
     entries = {}
     for record in records:
         name = record.name
-        old = before.get(name, {})
-        known = set(old["reproduced"]) if old.get("of") == verifiable(record) else set()
+        old = before.get(name)
+        known = set(old.reproduced) if old and old.of == verifiable(record) else set()
         mine = [one for one in agreements if one.measure == name]
         good = {one.subject for one in mine if one.agrees}
         # A reading that could not be reproduced takes the mark from the whole row.
         known = known | good if len(good) == len(mine) else set()
         if known:
-            entries[name] = {"of": verifiable(record), "reproduced": sorted(known)}
+            entries[name] = Recomputed(of=verifiable(record), reproduced=sorted(known))
         if checked and name in checked:
-            conformance[name] = {"of": code_hash(record), **checked[name]}
+            conformance[name] = Checked(**structs.asdict(checked[name]), of=code_hash(record))
     write_trust(folder, suite, entries)
     write_trust(folder, CONFORMANCE, conformance)

@@ -11,6 +11,7 @@ meet the same. The error is that of the choice of x and of their partners, and 0
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from genbench.plugin.contract import Measure
     from genbench.subject import Subject
 
-__all__ = ["MEASURES", "davies_bouldin", "gi_scores", "pal_areas"]
+__all__ = ["MEASURES", "davies_bouldin", "gi_scores", "interpolation_measure", "pal_areas"]
 
 _DATA = frozenset({"weights", "training_data"})
 _REPRESENTED, _LEFT_OUT = 512, 8
@@ -208,3 +209,21 @@ MEASURES = [
     mixup_intra_l0,
     dbi_mixup,
 ]
+
+
+def interpolation_measure(statistic: str, pairs: str, layer: int) -> Measure:
+    """The measure of the family at any layer: 0 is the input, 1, 2, … the output of that block.
+
+    Parameters
+    ----------
+    statistic : "gi" or "pal".
+    pairs : "intra" or "inter".
+    """
+    known = {one.name: one for one in MEASURES}
+    name = f"{statistic}_{pairs}_l{layer}"
+    if name in known:
+        return known[name]
+    first = known[f"{statistic}_{pairs}_l1"]
+    function = (_pal if statistic == "pal" else _gi)(pairs, layer)
+    function.__doc__ = first.description.replace(_WHERE[1][1], f"behind block {layer}")
+    return replace(first, name=name, function=function, summary=function.__doc__.split("\n")[0])

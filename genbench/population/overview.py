@@ -57,8 +57,18 @@ class Overview:
             },
             "seed": [network["seed"] for network in networks],
             "gap": [round(network["gap"], 5) for network in networks],
+            **self._truth(),
             "converged": [int(network["converged"]) for network in networks],
         }
+
+    def _truth(self) -> dict[str, Any]:
+        """What measures are judged by, where it is not the gap."""
+        column = self._evidence.truth
+        if column == "gap":
+            return {}
+        values = [network.get(column) for network in self._networks]
+        shown = [None if value is None else round(value, 5) for value in values]
+        return {"truth": {"name": "calibration error", "values": shown}}
 
     def content(self) -> dict[str, Any]:
         """The grid, its gaps, shifted images."""

@@ -1,4 +1,4 @@
-"""Where a result comes from: code, data, packages and machine, as JSON values without a time stamp."""
+"""Where a result comes from: code, data, packages and machine, without a time stamp."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from genbench import __version__
 from genbench.keys import file_hash
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import BUILT_IN, Entry
+from genbench.records.record import Git, Platform, Plugin, Provenance, Seeds
 from genbench.run.plan import Plan, measure_fingerprint
 from genbench.suites.kind import kind_of
 
@@ -27,28 +27,28 @@ PACKAGES = (
 CHECKOUT = Path(__file__).parent.parent.parent
 
 
-def provenance(plan: Plan, measure: str) -> dict[str, Any]:
+def provenance(plan: Plan, measure: str) -> Provenance:
     """What the readings of one measure of a run were made from."""
     pack = plan.evidence.pack
-    return {
-        "genbench": __version__,
-        "suite_sha256": file_hash(plan.suite.path),
-        "evidence": None if pack is None else pack.version,
-        "data_sha256": None if pack is None else pack.manifest.data_hash,
-        "networks": {}
+    return Provenance(
+        genbench=__version__,
+        suite_sha256=file_hash(plan.suite.path),
+        evidence=None if pack is None else pack.version,
+        data_sha256=None if pack is None else pack.manifest.data_hash,
+        networks={}
         if pack is None
         else kind_of(plan.suite).weight_hashes(pack, [one.label for one in plan.evidence.networks]),
-        "packages": package_versions(),
-        "platform": {
-            "system": platform.system(),
-            "machine": platform.machine(),
-            "libc": " ".join(platform.libc_ver()),
-            "python": platform.python_version(),
-        },
-        "seeds": {"bootstrap": plan.suite.bootstrap_seed},
-        "git": _git(),
-        "command": f"genbench run --suite {plan.suite.name} --measure {measure}",
-    }
+        packages=package_versions(),
+        platform=Platform(
+            system=platform.system(),
+            machine=platform.machine(),
+            libc=" ".join(platform.libc_ver()),
+            python=platform.python_version(),
+        ),
+        seeds=Seeds(bootstrap=plan.suite.bootstrap_seed),
+        git=_git(),
+        command=f"genbench run --suite {plan.suite.name} --measure {measure}",
+    )
 
 
 def package_versions() -> dict[str, str]:
@@ -62,30 +62,29 @@ def package_versions() -> dict[str, str]:
     return found
 
 
-def plugin_record(entry: Entry[Measure]) -> dict[str, Any]:
+def plugin_record(entry: Entry[Measure]) -> Plugin:
     """Who offers a measure, and the hash of its code."""
     source = entry.source
     built_in = source.kind == BUILT_IN
-    return {
-        "kind": source.kind,
+    code = Path(inspect.getfile(entry.item.function)) if built_in else None
+    return Plugin(
+        kind=source.kind,
         # The path of a single file is of no use to anyone else.
-        "name": Path(source.plugin).name if source.kind == "file" else source.plugin,
-        "distribution": "genbench" if built_in else source.distribution,
-        "version": __version__ if built_in else source.version,
-        "sha256": file_hash(Path(inspect.getfile(entry.item.function)))
-        if built_in
-        else measure_fingerprint(entry),
-    }
+        name=Path(source.plugin).name if source.kind == "file" else source.plugin,
+        distribution="genbench" if built_in else source.distribution,
+        version=__version__ if built_in else source.version,
+        sha256=measure_fingerprint(entry) if code is None else file_hash(code),
+    )
 
 
-def _git() -> dict[str, Any] | None:
+def _git() -> Git | None:
     """Commit of the checkout and whether anything but boards was changed; None where there is none."""
     if not (CHECKOUT / ".git").exists():
         return None
     commit = _asked("rev-parse", "HEAD")
     # Records lie in leaderboards/: writing one must not make the next one dirty.
     changes = _asked("status", "--porcelain", "--", ".", ":(exclude)leaderboards")
-    return None if commit is None or changes is None else {"commit": commit, "dirty": bool(changes)}
+    return None if commit is None or changes is None else Git(commit=commit, dirty=bool(changes))
 
 
 def _asked(*words: str) -> str | None:

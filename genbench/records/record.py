@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
 from genbench.engine.cells import Status
 from genbench.suites.record_types import Count, RecordPart, Seconds, Sha256, Text
 
-__all__ = ["MEASURE_NAME", "SCHEMA", "SUITE_NAME", "Plugin", "Provenance", "Reading", "Record"]
+__all__ = [
+    "MEASURE_NAME",
+    "SCHEMA",
+    "SUITE_NAME",
+    "Plugin",
+    "Provenance",
+    "Reading",
+    "Record",
+    "RecordedCost",
+]
 
-SCHEMA = 2
+SCHEMA: Final = 2
 """Version of the format; a record of another version is refused."""
 
 MEASURE_NAME = "^[a-z_][a-z0-9_]{0,79}$"

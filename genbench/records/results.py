@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import msgspec
 
 from genbench.engine.cells import Cost, Outcome
@@ -26,11 +24,10 @@ def info_of(about: About) -> MeasureInfo:
     return MeasureInfo(**{**msgspec.structs.asdict(about), "needs": frozenset(about.needs)})
 
 
-def about(info: MeasureInfo) -> dict[str, object]:
-    """The same as a record's JSON values."""
-    names = {field.name for field in msgspec.structs.fields(About)}
-    known = {field.name: getattr(info, field.name) for field in fields(info)}
-    return {**{name: known[name] for name in known if name in names}, "needs": sorted(info.needs)}
+def about(info: MeasureInfo) -> About:
+    """The same as a record has it."""
+    known = {field.name: getattr(info, field.name) for field in msgspec.structs.fields(About)}
+    return About(**{**known, "needs": sorted(info.needs)})
 
 
 def source_of(plugin: Plugin) -> Source:

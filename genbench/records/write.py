@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs, to_builtins
+
 from genbench.engine.cells import Outcome
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.keys import canonical_json, text_hash
 from genbench.plugin.registry import Entry
 from genbench.records.provenance import plugin_record, provenance
-from genbench.records.record import SCHEMA
+from genbench.records.record import SCHEMA, Reading, Record, RecordedCost
 from genbench.records.results import about
 from genbench.run.execute import RunResult
 from genbench.run.plan import Plan
@@ -46,7 +48,8 @@ def write_records(result: RunResult, folder: Path) -> int:
             continue
         path = folder / result.plan.suite.name / f"{measure.name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, record_text(_record(result.plan, entries[measure.name], measure)))
+        record = _record(result.plan, entries[measure.name], measure)
+        write_atomically(path, record_text(to_builtins(record)))
         written += 1
     return written
 
@@ -72,39 +75,40 @@ def body_hash(record: Mapping[str, Any]) -> str:
     return text_hash(canonical_json({key: value for key, value in record.items() if key != "sha256"}))
 
 
-def _record(plan: Plan, entry: Entry[Any], measure: MeasureResult) -> dict[str, Any]:
+def _record(plan: Plan, entry: Entry[Any], measure: MeasureResult) -> Record:
     pack, outcomes = plan.evidence.pack, measure.outcomes.values()
-    body = {
-        "schema": SCHEMA,
-        "suite": plan.suite.name,
-        "evidence": None if pack is None else pack.hash,
-        "subject_version": SUBJECT_VERSION,
-        "measure": about(measure.measure),
-        "plugin": plugin_record(entry),
-        "provenance": provenance(plan, measure.name),
-        "readings": [_reading(plan, measure.name, *found) for found in measure.outcomes.items()],
-        "statuses": dict(Counter(str(outcome.status) for outcome in outcomes)),
-        "cost": {
-            "seconds": sum(outcome.cost.seconds for outcome in outcomes),
-            "shared_seconds": sum(outcome.cost.shared_seconds for outcome in outcomes),
-            "peak_bytes": max((outcome.cost.peak_bytes for outcome in outcomes), default=0),
-        },
-        "sign_error": None if measure.score is None else measure.score.record(),
-    }
-    return {**body, "sha256": body_hash(body)}
+    record = Record(
+        schema=SCHEMA,
+        suite=plan.suite.name,
+        evidence=None if pack is None else pack.hash,
+        subject_version=SUBJECT_VERSION,
+        measure=about(measure.measure),
+        plugin=plugin_record(entry),
+        provenance=provenance(plan, measure.name),
+        readings=[_reading(plan, measure.name, *found) for found in measure.outcomes.items()],
+        statuses=dict(Counter(str(outcome.status) for outcome in outcomes)),
+        cost=RecordedCost(
+            seconds=sum(outcome.cost.seconds for outcome in outcomes),
+            shared_seconds=sum(outcome.cost.shared_seconds for outcome in outcomes),
+            peak_bytes=max((outcome.cost.peak_bytes for outcome in outcomes), default=0),
+        ),
+        sign_error=None if measure.score is None else measure.score.record(),
+        sha256="",
+    )
+    return structs.replace(record, sha256=body_hash(to_builtins(record)))
 
 
-def _reading(plan: Plan, measure: str, network: str, outcome: Outcome) -> dict[str, Any]:
+def _reading(plan: Plan, measure: str, network: str, outcome: Outcome) -> Reading:
     cell = plan.readings[measure, network]
-    return {
-        "subject": network,
-        "status": str(outcome.status),
-        "reason": outcome.reason,
-        "value": outcome.value,
-        "detail": dict(outcome.result.get("detail", {})),
-        "seconds": outcome.cost.seconds,
-        "shared_seconds": outcome.cost.shared_seconds,
-        "peak_bytes": outcome.cost.peak_bytes,
-        "seed": cell.inputs["seed"],
-        "key": cell.key,
-    }
+    return Reading(
+        subject=network,
+        status=outcome.status,
+        reason=outcome.reason,
+        value=outcome.value,
+        detail=outcome.detail,
+        seconds=outcome.cost.seconds,
+        shared_seconds=outcome.cost.shared_seconds,
+        peak_bytes=outcome.cost.peak_bytes,
+        seed=cell.inputs["seed"],
+        key=cell.key,
+    )

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from genbench import __version__
-from genbench.display.figures import inlined
+from genbench.display.kept_figures import figures_kept_in, inlined
 from genbench.display.names import reading_note
 from genbench.display.scatter import reading_scatter
 from genbench.display.templates import template_environment
 from genbench.engine.cells import Outcome, Status
 from genbench.errors import UserError
-from genbench.report.runs import ranked
 from genbench.run.execute import RunResult
 from genbench.suites.evidence_packs import find_pack
 from genbench.suites.pages import Pages
@@ -47,7 +46,8 @@ def write_run_page(result: RunResult, path: Path) -> None:
     """Write the page, all of it or none."""
     pages = result.evidence.pages(result.judged)
     environment = template_environment("genbench.report", {result.plan.suite.kind: pages.templates})
-    page = environment.get_template("run.html.j2").render(_content(result, pages))
+    with figures_kept_in(result.store / "figures"):
+        page = environment.get_template("run.html.j2").render(_content(result, pages))
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def _content(result: RunResult, pages: Pages) -> dict[str, Any]:
                 "statuses": one.statuses,
                 "seconds": one.seconds,
             }
-            for rank, one in ranked(result.measures)
+            for rank, one in result.judged.ranked
         ],
         "measures": [
             _measure(pages, measure, drawn=i < _MOST_SCATTERS) for i, measure in enumerate(result.asked)
@@ -120,8 +120,8 @@ def _reading(pages: Pages, network: str, outcome: Outcome) -> dict[str, Any]:
 
 def _scatter(pages: Pages, measure: MeasureResult) -> Any:
     axis = f"{measure.name} (higher should mean {measure.measure.higher_means})"
-    figure = reading_scatter(axis, pages.panels(measure))
-    return inlined(figure, f"readings of {measure.name} against the truth")
+    title = f"readings of {measure.name} against the truth"
+    return inlined(title, reading_scatter, axis, pages.panels(measure))
 
 
 def _provenance(result: RunResult, pages: Pages) -> list[tuple[str, str]]:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct, to_builtins
 
 from genbench import __version__
 from genbench.display.names import reading_note
 from genbench.display.tables import Table, fitting_columns, print_table, show
 from genbench.engine.cells import Outcome, Status
 from genbench.run.execute import RunResult
-from genbench.scoring.ranking import tied_ranks
 from genbench.suites.pages import Pages
 from genbench.suites.result import MeasureResult
 
-__all__ = ["measure_record", "ranked", "run_record", "show_run"]
+__all__ = ["MeasureDocument", "ReadingDocument", "RunDocument", "run_document", "run_json", "show_run"]
 
 _QUICK = "quick run: a small subset, not comparable with full results"
 _FEW = 3
@@ -101,17 +101,8 @@ def _problems(result: RunResult) -> list[Table | str]:
     return [Table(columns, rows, "readings without a value")] if rows else []
 
 
-def ranked(results: Collection[MeasureResult]) -> list[tuple[int | None, MeasureResult]]:
-    """Rank and measure, best first; measures that the evidence cannot tell apart share a rank."""
-    ranks = tied_ranks([one.score for one in results])
-    return sorted(
-        zip(ranks, results, strict=True),
-        key=lambda row: (row[1].score is None, row[1].score.value if row[1].score else 0.0, row[1].name),
-    )
-
-
 def _show_scores(result: RunResult, pages: Pages) -> None:
-    everyone = ranked(result.measures)
+    everyone = result.judged.ranked
     shown = _concerning([one for _, one in everyone], result.plan.asked)
     columns = {column.label: column for column in result.evidence.columns}
     counts = result.evidence.counts
@@ -173,45 +164,92 @@ def _seconds(outcome: Outcome) -> float:
     return outcome.cost.seconds + outcome.cost.shared_seconds
 
 
-def run_record(result: RunResult, table: Path | None = None) -> dict[str, Any]:
-    """The run as JSON values."""
+class ReadingDocument(Struct):
+    """A measure on one network, as `--json` has it."""
+
+    subject: str
+    status: str
+    value: float | None
+    detail: dict[str, Any]
+    reason: str
+    seconds: float
+    shared_seconds: float
+    peak_bytes: int
+    output: str
+    stored: bool
+
+
+class MeasureDocument(Struct):
+    """A measure of a run, as `--json` has it."""
+
+    name: str
+    source: str
+    reference: bool
+    higher_means: str
+    sign_error: dict[str, Any] | None
+    """As the kind of the suite has it."""
+    readings: list[ReadingDocument]
+    rank: int | None
+
+
+class RunDocument(Struct):
+    """What `genbench run --json` says whatever the kind of the suite is."""
+
+    genbench: str
+    suite: str
+    quick: bool
+    store: str
+    changes: dict[str, Any]
+    pack: str | None
+    evidence: Mapping[str, Mapping[str, Any]]
+    asked: list[str]
+    measures: list[MeasureDocument]
+
+
+def run_document(result: RunResult) -> RunDocument:
+    """The run as values of JSON."""
     suite, pack = result.plan.suite, result.plan.evidence.pack
-    ranks = {measure.name: rank for rank, measure in ranked(result.measures)}
-    return {
-        "genbench": __version__,
-        "suite": suite.name,
-        "quick": suite.quick,
-        "store": str(result.store),
-        "changes": dict(suite.changes),
-        "pack": None if pack is None else pack.version,
-        "evidence": result.evidence.known,
-        "asked": sorted(result.plan.asked),
-        "measures": [{**measure_record(measure), "rank": ranks[measure.name]} for measure in result.measures],
-        **result.evidence.pages(result.judged).document(table),
-    }
+    ranks = {measure.name: rank for rank, measure in result.judged.ranked}
+    return RunDocument(
+        genbench=__version__,
+        suite=suite.name,
+        quick=suite.quick,
+        store=str(result.store),
+        changes=dict(suite.changes),
+        pack=None if pack is None else pack.version,
+        evidence=result.evidence.known,
+        asked=sorted(result.plan.asked),
+        measures=[_measure_document(measure, ranks[measure.name]) for measure in result.measures],
+    )
 
 
-def measure_record(measure: MeasureResult) -> dict[str, Any]:
-    """One measure of a run as JSON values."""
-    return {
-        "name": measure.name,
-        "source": str(measure.source),
-        "reference": measure.reference,
-        "higher_means": measure.measure.higher_means,
-        "sign_error": None if measure.score is None else measure.score.record(),
-        "readings": [
-            {
-                "subject": network,
-                "status": str(outcome.status),
-                "value": outcome.value,
-                "detail": outcome.result.get("detail", {}),
-                "reason": outcome.reason,
-                "seconds": outcome.cost.seconds,
-                "shared_seconds": outcome.cost.shared_seconds,
-                "peak_bytes": outcome.cost.peak_bytes,
-                "output": outcome.output,
-                "stored": not outcome.computed,
-            }
-            for network, outcome in measure.outcomes.items()
-        ],
-    }
+def run_json(result: RunResult, table: Path | None = None) -> dict[str, Any]:
+    """The same, and what the kind of the suite has to add."""
+    return {**to_builtins(run_document(result)), **result.evidence.pages(result.judged).document(table)}
+
+
+def _measure_document(measure: MeasureResult, rank: int | None) -> MeasureDocument:
+    return MeasureDocument(
+        name=measure.name,
+        source=str(measure.source),
+        reference=measure.reference,
+        higher_means=measure.measure.higher_means,
+        sign_error=None if measure.score is None else measure.score.record(),
+        readings=[_reading_document(*reading) for reading in measure.outcomes.items()],
+        rank=rank,
+    )
+
+
+def _reading_document(network: str, outcome: Outcome) -> ReadingDocument:
+    return ReadingDocument(
+        subject=network,
+        status=str(outcome.status),
+        value=outcome.value,
+        detail=outcome.detail,
+        reason=outcome.reason,
+        seconds=outcome.cost.seconds,
+        shared_seconds=outcome.cost.shared_seconds,
+        peak_bytes=outcome.cost.peak_bytes,
+        output=outcome.output,
+        stored=not outcome.computed,
+    )

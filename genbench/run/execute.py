@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Required, TypedDict, TypeVar, Unpack
 
 from genbench.engine.cells import Outcome, Status
 from genbench.engine.guard import Limits
@@ -23,6 +24,15 @@ from genbench.suites.result import Judged, MeasureResult
 __all__ = ["RunResult", "bring_to_end", "execute", "find_evidence", "require_ready"]
 
 Result = TypeVar("Result")
+
+
+class Running(TypedDict, total=False):
+    """How cells are brought to their end, whatever they are for."""
+
+    jobs: int | None
+    """Worker processes; None is one per core."""
+    limits: Required[Limits]
+    executor: str
 
 
 @dataclass(frozen=True)
@@ -63,15 +73,13 @@ def bring_to_end(
     store_path: Path,
     progress: Progress,
     use: Callable[[Store, dict[str, Outcome]], Result],
-    *,
-    jobs: int | None = None,
-    limits: Limits,
-    executor: str = "local",
+    **how: Unpack[Running],
 ) -> Result:
     """Compute all cells of `plan` that are not stored, then let `use` look at the store and the outcomes."""
+    executor, limits = how.get("executor", "local"), how["limits"]
     require_ready(plan, executor)
     create = load_registry().get("executors", executor).item.create
-    workers = jobs or os.cpu_count() or 1
+    workers = how.get("jobs") or os.cpu_count() or 1
     with Store(store_path) as store:
         table = ReadingTable(store)
         try:
@@ -83,47 +91,18 @@ def bring_to_end(
             table.close()
 
 
-def execute(
-    plan: Plan,
-    store_path: Path,
-    progress: Progress,
-    *,
-    jobs: int | None = None,
-    limits: Limits,
-    executor: str = "local",
-) -> RunResult:
+def execute(plan: Plan, store_path: Path, progress: Progress, **how: Unpack[Running]) -> RunResult:
     """Bring all cells of `plan` to their end and score the measures."""
-    return bring_to_end(
-        plan,
-        store_path,
-        progress,
-        lambda store, outcomes: _result(plan, store, outcomes),
-        jobs=jobs,
-        limits=limits,
-        executor=executor,
-    )
+    return bring_to_end(plan, store_path, progress, partial(_result, plan), **how)
 
 
-def find_evidence(
-    plan: Plan,
-    store_path: Path,
-    progress: Progress,
-    *,
-    jobs: int | None = None,
-    limits: Limits,
-    executor: str = "local",
-) -> Evidence:
+def find_evidence(plan: Plan, store_path: Path, progress: Progress, **how: Unpack[Running]) -> Evidence:
     """The evidence alone, without a measure; computes only what the store does not have."""
-    kind = kind_of(plan.suite)
-    return bring_to_end(
-        plan,
-        store_path,
-        progress,
-        lambda store, outcomes: kind.evidence(plan.evidence, plan.suite, store, outcomes),
-        jobs=jobs,
-        limits=limits,
-        executor=executor,
-    )
+    return bring_to_end(plan, store_path, progress, partial(_evidence, plan), **how)
+
+
+def _evidence(plan: Plan, store: Store, outcomes: Mapping[str, Outcome]) -> Evidence:
+    return kind_of(plan.suite).evidence(plan.evidence, plan.suite, store, outcomes)
 
 
 def _result(plan: Plan, store: Store, outcomes: Mapping[str, Outcome]) -> RunResult:
@@ -138,5 +117,5 @@ def _result(plan: Plan, store: Store, outcomes: Mapping[str, Outcome]) -> RunRes
         )
         for entry in plan.measures
     ]
-    evidence = kind_of(plan.suite).evidence(plan.evidence, plan.suite, store, outcomes)
+    evidence = _evidence(plan, store, outcomes)
     return RunResult(plan, evidence, evidence.judge([*results, *plan.references.values()]), store.root)

@@ -6,8 +6,9 @@ import difflib
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from genbench.errors import UserError
 
@@ -17,6 +18,7 @@ __all__ = ["Columns", "KnownMeasure", "find_columns", "read_columns", "short_nam
 _SEED = ("seed", "hp.seed")
 _GAP = ("gap", "gen.gap")
 _OOD = ("gap_ood", "gen.gap_ood")
+_OTHER = ("heldout_ece",)
 _TEST_ERROR = ("test_error", "gen.test_error")
 _TEST_ACCURACY = ("test_accuracy", "test_acc", "gen.test_acc", "gen.val_acc")
 _TEST_SIZE = ("test_size", "test_dataset_size")
@@ -47,7 +49,7 @@ class Columns:
     gap: str = ""
     """Training accuracy − test accuracy."""
     ood: tuple[str, ...] = ()
-    """Gaps to shifted test sets."""
+    """Gaps to shifted test sets, and other targets that `genbench score --target` takes."""
     test_error: str = ""
     test_accuracy: str = ""
     """Read as 1 − test error where there is no column of test errors."""
@@ -100,11 +102,13 @@ def find_columns(
 ) -> Columns:
     """Check the columns that were named and find the others by convention.
 
+    Where several columns may be named, a pattern such as `*_adjusted` stands for all that fit it.
     Hyperparameters are `hp.…`; measures are `complexity.…`, or without any such column those in
     `known_measures`, which also say which way a measure points; targets are `gap`, `gap_ood_…`,
-    `test_error`, with or without `gen.` before them.
+    `test_error`, with or without `gen.` before them, and `heldout_ece`.
     """
     known = known_measures or {}
+    given = _without_patterns(given, names, source)
     for column in _named(given):
         if column not in names:
             raise UserError(f"{source}: no column {column!r}; {_suggest(column, names)}")
@@ -121,7 +125,8 @@ def find_columns(
         measures=measures,
         seed=seed,
         gap=given.gap or _first(names, _GAP),
-        ood=given.ood or tuple(n for n in names if n.startswith(_OOD) and n not in taken),
+        ood=given.ood
+        or tuple(n for n in names if (n.startswith(_OOD) or n in _OTHER) and n not in (*taken, *measures)),
         test_error=given.test_error or ("" if given.test_accuracy else _first(names, _TEST_ERROR)),
         test_accuracy=given.test_accuracy or _first(names, _TEST_ACCURACY),
         test_size=given.test_size or _first(names, _TEST_SIZE),
@@ -181,6 +186,28 @@ def _check_roles(columns: Columns, source: str) -> None:
                 f"{short_name(column)!r}; rename one"
             )
         shown[short_name(column)] = column
+
+
+def _without_patterns(given: Columns, names: Sequence[str], source: str) -> Columns:
+    """`complexity.*_adjusted` as the columns that fit it, in the table's order."""
+
+    def meant(name: str, among: Sequence[str]) -> list[str]:
+        if name in among or not any(mark in name for mark in "*?["):
+            return [name]
+        found = [c for c in among if fnmatchcase(c, name) or fnmatchcase(short_name(c), name)]
+        if not found:
+            raise UserError(f"{source}: no column fits {name!r}; {_suggest(name, among)}")
+        return found
+
+    def expanded(group: Sequence[str], among: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(column for name in group for column in meant(name, among)))
+
+    lists = ("hyperparameters", "measures", "ood", "converged", "unconverged")
+    columns: dict[str, Any] = {role: expanded(getattr(given, role), names) for role in lists}
+    measures = columns["measures"] or _starting(names, "complexity.")
+    for role in ("higher_is_better", "logarithm"):
+        columns[role] = expanded(getattr(given, role), measures)
+    return replace(given, **columns)
 
 
 def _named(given: Columns) -> list[str]:

@@ -139,8 +139,8 @@ class SharedParts:
     def response_curve(self, pairs: str, layer: int) -> Part:
         """alpha (points,) and right (rows, points): is the point between x and x' classified as x?
 
-        `pairs`: "intra" or "inter" (class); `layer`: 0, the input, or 1, the output of the first block. A row
-        has one x, and at every alpha an x' of its own. example (rows,): which x; seen, the share of the
+        `pairs`: "intra" or "inter" (class); `layer`: 0, the input, or 1, 2, …, the output of that block. A
+        row has one x, and at every alpha an x' of its own. example (rows,): which x; seen, the share of the
         training examples among the x; partners, the share of its partners that an x meets at each alpha.
         """
         return self._part(["weights", "training_data"], "response_curve", pairs=pairs, layer=layer)
@@ -151,6 +151,16 @@ class SharedParts:
         Up to 768 pairs; example, seen and partners as in `response_curve`.
         """
         return self._part(["weights", "training_data"], "midpoints")
+
+    def transformed_curve(self, transformation: str, sweep: str = "folded") -> tuple[Tensor, Tensor]:
+        """alpha (points,) from 0 to 1, and right (examples, points): are changed images classified right?
+
+        `transformation`: "rotation", "horizontal", "vertical" or "colour". `sweep`: "folded", alpha is the
+        size of the change and a point the mean of it either way, or "signed", from one way to the other.
+        """
+        needs = ["weights", "training_data"]
+        part = self._part(needs, "transformed_curve", transformation=transformation, sweep=sweep)
+        return part["alpha"], part["right"]
 
     def log_evidence(self) -> Part:
         """log P(labels of one class against the rest) under random networks of this architecture.

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from genbench.errors import NotApplicable
 from genbench.subject.vectors import as_one_vector
@@ -52,9 +52,9 @@ def sigma(
     sigma; error. A network that no noise up to the end of the interval hurts, one that never learnt for
     example, gets that end.
     """
-    if isinstance(network.folded, NotApplicable):
-        raise network.folded
-    noise = _Noise(network, network.folded.copy().module, generator, magnitude_aware)
+    # Outputs that other measures need too, in place of a pass of its own.
+    right = parts.get("logits")["logits"].argmax(1) == network.labels
+    noise = _Noise(network, right, generator, magnitude_aware)
     middle = _bisected(noise)
     if middle is None:
         return _part(math.exp(_HIGH), 0.0)
@@ -142,16 +142,15 @@ class _Noise:
     """Accuracy lost under noise."""
 
     def __init__(
-        self, network: TrainedNetwork, noisy: nn.Module, generator: torch.Generator, magnitude_aware: bool
+        self, network: TrainedNetwork, right: Tensor, generator: torch.Generator, magnitude_aware: bool
     ) -> None:
-        self._inputs, self._labels = network.inputs, network.labels
-        self._noisy = noisy
+        if isinstance(network.folded, NotApplicable):
+            raise network.folded
+        self._inputs, self._labels, self._right = network.inputs, network.labels, right
+        self._noisy = network.folded.copy().module
         self._magnitude_aware = magnitude_aware
         self._generator = generator
-        self._clean, self._weights = as_one_vector(list(noisy.parameters()))
-        everything = torch.arange(len(self._labels))
-        with torch.no_grad():
-            self._right = torch.cat([self._hits(rows) for rows in everything.split(1024)])
+        self._clean, self._weights = as_one_vector(list(self._noisy.parameters()))
 
     def drops(self, place: float, draws: int, examples: int) -> Tensor:
         """Loss of accuracy of each draw at log sigma = `place`, on as many examples of its own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -26,15 +26,34 @@ class TrainedNetwork:
     """The originals behind all views of one subject. Measures never get hold of them."""
 
     name: str
-    model: nn.Module
-    initial_model: nn.Module | None
+    final: nn.Module | Callable[[], nn.Module]
+    """The trained network, or what gives it when it is first asked for."""
+    initial: nn.Module | Callable[[], nn.Module] | None
+    """The same of the network as its training started, where known."""
     inputs: Tensor
     """Training inputs as the network takes them."""
     labels: Tensor
     classes: int
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
-    trace: Mapping[str, Tensor] | None = None
-    """What was recorded while it trained: "loss", "accuracy", each (epochs,)."""
+    recorded: Mapping[str, Tensor] | Callable[[], Mapping[str, Tensor]] | None = None
+    """What was recorded while it trained ("loss", "accuracy", each (epochs,)), or what gives it."""
+
+    @cached_property
+    def trace(self) -> Mapping[str, Tensor] | None:
+        """What was recorded while it trained, where something was."""
+        return self.recorded() if callable(self.recorded) else self.recorded
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The trained network."""
+        return self.final if isinstance(self.final, nn.Module) else self.final()
+
+    @cached_property
+    def initial_model(self) -> nn.Module | None:
+        """The network as its training started, where known."""
+        if self.initial is None or isinstance(self.initial, nn.Module):
+            return self.initial
+        return self.initial()
 
     @cached_property
     def finite(self) -> bool:
@@ -133,12 +152,12 @@ class Subject(SharedParts):
                 classes = int(model(inputs[:1]).shape[-1])
         network = TrainedNetwork(
             name=name,
-            model=model,
-            initial_model=None if initial is None else copy.deepcopy(initial).eval(),
+            final=model,
+            initial=None if initial is None else copy.deepcopy(initial).eval(),
             inputs=inputs,
             labels=labels,
             classes=classes,
-            trace=trace,
+            recorded=trace,
         )
         return cls(network, LocalParts(network, seed), seed=seed, batch_size=batch_size)
 
@@ -182,9 +201,9 @@ class Subject(SharedParts):
     def provides(self) -> frozenset[str]:
         """Which of `genbench.plugin.contract.NEEDS` this subject can give."""
         given = {"weights", "training_data", "gradients"}
-        if self._network.initial_model is not None:
+        if self._network.initial is not None:
             given.add("initial_weights")
-        if self._network.trace is not None:
+        if self._network.recorded is not None:
             given.add("trace")
         return frozenset(given)
 
@@ -250,6 +269,16 @@ class Subject(SharedParts):
                     raise NotApplicable(f"the initial network has no parameter {name} of the same shape")
                 changes.append((parameter - initial[name]).detach())
         return changes
+
+    def shared(self, function: Callable[[Subject], Any]) -> Any:
+        """What `function(subject)` gives, computed once for all measures of a plugin on this network.
+
+        For measures that are columns of one analysis. `function` is one of the plugin's module; it gives JSON
+        values, and its `subject` is a fresh view whose seed is the same for all of them.
+        """
+        value, used = self._parts.own(function, self)
+        self.used.update(used)
+        return value
 
     # -- training data -------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ class Pages(ABC):
     """Fragment of a run's page about one measure: where it fails."""
     run_evidence_template: ClassVar[str] = ""
     """Fragment of a run's page about the evidence."""
+    board_template: ClassVar[str] = "board.html.j2"
     evidence_template: ClassVar[str] = "evidence.html.j2"
     measure_template: ClassVar[str] = "measure.html.j2"
     """Pages of the site; a kind's own extend these."""
@@ -129,6 +130,10 @@ class Pages(ABC):
 
     def site_files(self) -> dict[str, bytes]:
         """What the pages of a suite share; by path below its folder."""
+        return {}
+
+    def board_page(self) -> dict[str, Any]:
+        """What the kind's own template of a board shows below the table."""
         return {}
 
     def evidence_page(self) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from genbench.engine.cells import Outcome
 from genbench.plugin.contract import MeasureInfo
 from genbench.plugin.registry import BUILT_IN, Source
+from genbench.scoring.ranking import tied_ranks
 
 __all__ = ["Judged", "MeasureResult", "Score"]
 
@@ -96,3 +98,12 @@ class Judged:
     """What the kind's own pages want to know beside the scores."""
     note: str = ""
     """Why some scores are missing that one could expect."""
+
+    @cached_property
+    def ranked(self) -> list[tuple[int | None, MeasureResult]]:
+        """Rank and measure, best first; measures that the evidence cannot tell apart share a rank."""
+        ranks = tied_ranks([one.score for one in self.results])
+        return sorted(
+            zip(ranks, self.results, strict=True),
+            key=lambda row: (row[1].score is None, row[1].score.value if row[1].score else 0.0, row[1].name),
+        )

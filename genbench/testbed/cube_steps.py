@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import to_builtins
 
-from genbench.engine.store import read_manifest
+from genbench.engine.steps import read_result
 from genbench.testbed.cube import class_statistics, make_cube, read_cube, write_cube
+from genbench.testbed.step_types import (
+    CubeInputs,
+    CubeResult,
+    ImageResult,
+    JudgedResult,
+    NoiseLevel,
+    NoiseResult,
+    TradeOffInputs,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,26 +30,26 @@ CUBE_FILE = "cube.nc"
 _PER_CLASS = ("error", "gap", "kappa_conflict", "kappa_cohen")
 
 
-def cube(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def cube(inputs: CubeInputs, parents: Mapping[str, Path], out: Path) -> CubeResult:
     """The cube of one family, as netCDF."""
     from safetensors.numpy import load_file
 
-    backbones = list(inputs["backbones"])
+    backbones = inputs.backbones
     found = [load_file(parents[name] / "evidence.safetensors") for name in backbones]
     heldout = parents["heldout"]
-    names = read_manifest(heldout)["result"]["class_names"]
+    names = read_result(heldout, ImageResult).class_names
     labels = load_file(heldout / "images.safetensors")["labels"]
     per_class = {name: np.stack([one[name] for one in found], axis=2) for name in _PER_CLASS}
-    seen, levels = int(inputs["seen"]), np.asarray(inputs["zero_shot"])
+    levels = np.asarray(inputs.zero_shot)
     result = make_cube(
         class_statistics(per_class["error"], per_class["kappa_conflict"]),
-        zero_shot=levels / (seen + levels),
-        ssim=inputs["ssim"],
-        weights=[read_manifest(parents[name])["result"]["weights"] for name in backbones],
+        zero_shot=levels / (inputs.seen + levels),
+        ssim=inputs.ssim,
+        weights=[read_result(parents[name], JudgedResult).weights for name in backbones],
         models=backbones,
         classes=names,
         per_class=per_class,
-        provenance={"family": inputs["family"], **_provenance(inputs, parents)},
+        provenance={"family": inputs.family, **_provenance(inputs, parents)},
     )
     # make_cube sorts its models by weights; what is added here must follow.
     order = [backbones.index(str(name)) for name in result["model"].values]
@@ -51,19 +61,19 @@ def cube(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> d
         right=(("zero_shot", "ssim", "model", "image"), np.stack([found[i]["right"] for i in order], axis=2)),
     ).assign_coords(
         unseen_classes=("zero_shot", levels),
-        achieved_ssim=("ssim", [level["achieved"] for level in _recipe(parents, inputs["ssim"])]),
+        achieved_ssim=("ssim", [level.achieved for level in _recipe(parents, inputs.ssim)]),
         image_class=("image", labels),
     )
     write_cube(result, out / CUBE_FILE)
-    return {"family": inputs["family"], "models": len(backbones)}
+    return CubeResult(family=inputs.family, models=len(backbones))
 
 
-def _recipe(parents: Mapping[str, Path], levels: list[float]) -> list[dict[str, Any]]:
-    recipe = {entry["ssim"]: entry for entry in read_manifest(parents["noise"])["result"]["recipe"]}
+def _recipe(parents: Mapping[str, Path], levels: list[float]) -> list[NoiseLevel]:
+    recipe = {entry.ssim: entry for entry in read_result(parents["noise"], NoiseResult).recipe}
     return [recipe[level] for level in levels]
 
 
-def _provenance(inputs: Mapping[str, Any], parents: Mapping[str, Path]) -> dict[str, str | int | float]:
+def _provenance(inputs: CubeInputs, parents: Mapping[str, Path]) -> dict[str, str | int | float]:
     """Where a cube comes from, as netCDF attributes; nothing of the machine, so that its bytes repeat."""
     import json
 
@@ -71,12 +81,12 @@ def _provenance(inputs: Mapping[str, Any], parents: Mapping[str, Path]) -> dict[
 
     return {
         "genbench": __version__,
-        "suite": inputs["suite"],
-        "dataset": inputs["dataset"],
-        "data_hash": read_manifest(parents["heldout"])["result"]["data_hash"],
+        "suite": inputs.suite,
+        "dataset": inputs.dataset,
+        "data_hash": read_result(parents["heldout"], ImageResult).data_hash,
         "kappa": "conflict",
-        "settings": json.dumps(inputs["settings"], sort_keys=True),
-        "noise_recipe": json.dumps(_recipe(parents, inputs["ssim"]), sort_keys=True),
+        "settings": json.dumps(inputs.settings, sort_keys=True),
+        "noise_recipe": json.dumps(to_builtins(_recipe(parents, inputs.ssim)), sort_keys=True),
     }
 
 
@@ -99,10 +109,9 @@ def chosen_cube(file: Path, kappa: str, backbones: Sequence[str]) -> xr.Dataset:
     return only(with_kappa(read_cube(file), kappa), backbones)
 
 
-def trade_off_point(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def trade_off_point(inputs: TradeOffInputs, parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """The trade-off point of a cube (004 Eq. 4)."""
     from genbench.testbed.tradeoff import trade_off
 
-    data = chosen_cube(parents["cube"] / CUBE_FILE, inputs["kappa"], inputs["backbones"])
-    first, second, third = inputs["weights"]
-    return trade_off(data, inputs["scales"], (first, second, third)).record()
+    data = chosen_cube(parents["cube"] / CUBE_FILE, inputs.kappa, inputs.backbones)
+    return trade_off(data, inputs.scales, inputs.weights).record()

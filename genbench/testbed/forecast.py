@@ -53,7 +53,8 @@ def image_counts(suite: TestbedSuite) -> dict[str, int]:
     if entry.item.available(DataRequest(argument=argument, seed=data.seed)).ready:
         from genbench.testbed.images import load_data
 
-        loaded = load_data(data.given())  # which says so if there are too few classes
+        # Which says so if there are too few classes.
+        loaded = load_data(data.dataset, data.seen, data.unseen, data.seed)
         per_class = [
             _per_class(split.labels.numel(), len(loaded.class_names))
             for split in (loaded.train, loaded.heldout)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -20,15 +17,14 @@ __all__ = ["augment", "chosen_images", "load_data"]
 _BATCH = 256
 
 
-def load_data(inputs: Mapping[str, Any]) -> ImageData:
+def load_data(dataset: str, seen: int, unseen: int, seed: int) -> ImageData:
     """The data set of a suite's table [data], checked to have enough classes."""
-    entry, argument = load_registry().resolve("datasets", inputs["dataset"])
-    data: ImageData = entry.item.load(DataRequest(argument=argument, seed=int(inputs["seed"])))
-    wanted, found = int(inputs["seen"]) + int(inputs["unseen"]), len(data.class_names)
-    if found < wanted:
+    entry, argument = load_registry().resolve("datasets", dataset)
+    data: ImageData = entry.item.load(DataRequest(argument=argument, seed=seed))
+    if len(data.class_names) < seen + unseen:
         raise UserError(
-            f"{inputs['dataset']} has {found} classes, but the suite takes {wanted} "
-            f"(data.seen = {inputs['seen']}, data.unseen = {inputs['unseen']}); lower them with --set"
+            f"{dataset} has {len(data.class_names)} classes, but the suite takes {seen + unseen} "
+            f"(data.seen = {seen}, data.unseen = {unseen}); lower them with --set"
         )
     return data
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genbench.display.figures import inlined
+from genbench.display.kept_figures import inlined
 from genbench.display.names import reading_note, short_count, short_name
 from genbench.display.scatter import Point, ScatterPanel
 from genbench.display.tables import Table
@@ -14,6 +14,7 @@ from genbench.scoring.practical import HEADLINE, SLICE_NAMES, SLICES, PracticalS
 from genbench.suites.pages import NetworkColumn, Pages
 from genbench.suites.result import MeasureResult
 from genbench.testbed.cube_figures import heat_maps, marginal_figure
+from genbench.testbed.error_scatter import error_scatter, sign_error_scatter
 from genbench.testbed.site_figures import cube_figures, scatter
 from genbench.testbed.tradeoff_point import TradeOff
 
@@ -44,6 +45,7 @@ class TestbedPages(Pages):
     templates = "genbench.testbed"
     run_measure_template = "testbed/run_measure.html.j2"
     run_evidence_template = "testbed/run_evidence.html.j2"
+    board_template = "testbed/board.html.j2"
     evidence_template = "testbed/evidence.html.j2"
     measure_template = "testbed/measure.html.j2"
 
@@ -142,9 +144,9 @@ class TestbedPages(Pages):
                 f"{short_name(str(model))} ({short_count(float(count))})"
                 for model, count in zip(cube["model"].values, cube["weights"].values, strict=True)
             ],
-            "marginals": inlined(marginal_figure(cube, point), f"marginals of {name}"),
+            "marginals": inlined(f"marginals of {name}", marginal_figure, cube, point),
             "heat_maps": [
-                (label, inlined(heat_maps(cube, statistic, point), f"{label} of {name}"))
+                (label, inlined(f"{label} of {name}", heat_maps, cube, statistic, point))
                 for statistic, label in maps.items()
             ],
             "trade_off": [*_bounds(point), *solved],
@@ -159,6 +161,10 @@ class TestbedPages(Pages):
         ]
 
     # -- the site and the paper kit ----------------------------------------------------------------------
+
+    def board_page(self) -> dict[str, Any]:
+        """All sign-errors of all measures."""
+        return {"errors": error_scatter(self.judged.results)}
 
     def evidence_page(self) -> dict[str, Any]:
         """Every family's cube, and where the pack comes from."""
@@ -206,7 +212,7 @@ class TestbedPages(Pages):
 
     def _reading(self, network: str, outcome: Outcome) -> dict[str, Any]:
         known = self.evidence.known[network]
-        error = outcome.result.get("detail", {}).get("standard_error")
+        error = outcome.detail.get("standard_error")
         return {
             "network": network,
             "weights": short_count(known["weights"]),
@@ -219,8 +225,9 @@ class TestbedPages(Pages):
         }
 
     def figures(self, result: MeasureResult) -> dict[str, Figure]:
-        """Marginals and heat maps of every family, and the readings."""
-        found = {}
+        """Marginals and heat maps of every family, all sign-errors, and the readings."""
+        errors = sign_error_scatter(self.judged.results)
+        found = {} if errors is None else {"sign-errors.pdf": errors}
         for family, cube in self.evidence.cubes.items():
             point = self.evidence.trade_offs[family]
             found[f"marginals-{family}.pdf"] = marginal_figure(cube, point)

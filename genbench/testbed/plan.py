@@ -21,6 +21,15 @@ from genbench.plugin.offers import Availability, BackboneRequest, DataRequest
 from genbench.plugin.registry import load_registry
 from genbench.suites.plan import EvidencePlan
 from genbench.testbed.manifest import TestbedManifest
+from genbench.testbed.step_types import (
+    AdaptInputs,
+    CubeInputs,
+    FeatureInputs,
+    ImageInputs,
+    JudgeInputs,
+    NoiseInputs,
+    TradeOffInputs,
+)
 from genbench.testbed.suite import TestbedSuite
 
 __all__ = ["Family", "TestbedPlan", "plan_testbed"]
@@ -81,13 +90,13 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
     noise = make_cell(
         NOISE,
         f"degrade images by {suite.testbed.degradation}",
-        {
-            "step": _VERSION,
-            "degradation": suite.testbed.degradation,
-            "version": load_registry().get("degradations", suite.testbed.degradation).item.version,
-            "levels": suite.testbed.ssim,
-            "seed": derive_seed("noise", suite.data.seed),
-        },
+        NoiseInputs(
+            step=_VERSION,
+            degradation=suite.testbed.degradation,
+            version=load_registry().get("degradations", suite.testbed.degradation).item.version,
+            levels=suite.testbed.ssim,
+            seed=derive_seed("noise", suite.data.seed),
+        ),
         images,
         on_demand=True,
     )
@@ -102,18 +111,18 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
         cube = make_cell(
             CUBE,
             f"cube of {family}",
-            {
-                "step": _VERSION,
-                "suite": suite.name,
-                "quick": suite.quick,
-                "family": family,
-                "backbones": members,
-                "seen": suite.data.seen,
-                "zero_shot": suite.testbed.zero_shot,
-                "ssim": suite.testbed.ssim,
-                "dataset": suite.data.dataset,
-                "settings": suite.content(),
-            },
+            CubeInputs(
+                step=_VERSION,
+                suite=suite.name,
+                quick=suite.quick,
+                family=family,
+                backbones=members,
+                seen=suite.data.seen,
+                zero_shot=suite.testbed.zero_shot,
+                ssim=suite.testbed.ssim,
+                dataset=suite.data.dataset,
+                settings=suite.content(),
+            ),
             {**{name: evidence[name] for name in members}, "heldout": images["heldout"], "noise": noise},
         )
         families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
@@ -147,19 +156,7 @@ def _subject(name: str, network: Cell) -> NetworkCells:
 def _image_cells(suite: TestbedSuite) -> dict[str, Cell]:
     data = suite.data
     entry, argument = load_registry().resolve("datasets", data.dataset)
-    available = entry.item.available(DataRequest(argument=argument, seed=data.seed))
-    common = {
-        "step": _VERSION,
-        "dataset": data.dataset,
-        "dataset_version": entry.item.version,
-        "content": _fingerprint(available),
-        "seen": data.seen,
-        "unseen": data.unseen,
-        "seed": data.seed,
-        "image_side": data.image_side,
-        # The first key of all: what a suite's quick subset computes is never taken for the full suite's.
-        "quick": suite.quick,
-    }
+    content = _fingerprint(entry.item.available(DataRequest(argument=argument, seed=data.seed)))
     cells = {}
     for part, what in (
         ("seen", "training images, seen classes"),
@@ -168,7 +165,20 @@ def _image_cells(suite: TestbedSuite) -> dict[str, Cell]:
     ):
         per_class = data.heldout_per_class if part == "heldout" else data.train_per_class
         augmented = part != "seen" and data.augment_unseen
-        inputs = {**common, "part": part, "per_class": per_class, "augment_unseen": augmented}
+        inputs = ImageInputs(
+            step=_VERSION,
+            dataset=data.dataset,
+            dataset_version=entry.item.version,
+            content=content,
+            seen=data.seen,
+            unseen=data.unseen,
+            seed=data.seed,
+            image_side=data.image_side,
+            quick=suite.quick,
+            part=part,
+            per_class=per_class,
+            augment_unseen=augmented,
+        )
         cells[part] = make_cell(IMAGES, f"{what} of {data.dataset}", inputs, on_demand=True)
     return cells
 
@@ -177,19 +187,20 @@ def _network(suite: TestbedSuite, name: str, training: Cell) -> Cell:
     entry, argument = load_registry().resolve("backbones", name)
     available = entry.item.available(BackboneRequest(argument=argument))
     settings = suite.adapt.given()
+    seed = settings.pop("seed")
     return make_cell(
         ADAPTED,
         f"adapt {name}",
-        {
-            "step": _VERSION,
-            "backbone": name,
-            "backbone_version": entry.item.version,
-            "content": _fingerprint(available),
-            "classes": suite.data.seen,
+        AdaptInputs(
+            step=_VERSION,
+            backbone=name,
+            backbone_version=entry.item.version,
+            content=_fingerprint(available),
+            classes=suite.data.seen,
             **settings,
-            "seed": derive_seed("order", settings["seed"]),
-            "head_seed": derive_seed("head", settings["seed"]),
-        },
+            seed=derive_seed("order", seed),
+            head_seed=derive_seed("head", seed),
+        ),
         {"training": training},
         on_demand=True,
     )
@@ -200,12 +211,11 @@ def _evidence(
 ) -> tuple[list[Cell], Cell]:
     """Features of one backbone, and its evidence."""
     training = {part: images[part] for part in ("seen", "unseen")}
-    about = {"step": _VERSION, "backbone": name}
     parents = {
         "training_features": make_cell(
             FEATURES,
             f"training features of {name}",
-            {**about, "level": None},
+            FeatureInputs(step=_VERSION, backbone=name, level=None),
             {"network": network, **training},
             on_demand=True,
         )
@@ -214,19 +224,26 @@ def _evidence(
         parents[f"features {level:g}"] = make_cell(
             FEATURES,
             f"features of {name} at SSIM {level:g}",
-            {**about, "level": level},
+            FeatureInputs(step=_VERSION, backbone=name, level=level),
             {"network": network, "noise": noise},
             on_demand=True,
         )
     features = list(parents.values())
-    settings = {
-        key: getattr(suite.testbed, key)
-        for key in ("zero_shot", "unseen_head", "prototype_images", "penalty", "kappa_threshold")
-    }
+    table = suite.testbed
     judged = make_cell(
         JUDGED,
         f"heads and evidence of {name}",
-        {**about, "seen": suite.data.seen, "levels": suite.testbed.ssim, **settings},
+        JudgeInputs(
+            step=_VERSION,
+            backbone=name,
+            seen=suite.data.seen,
+            levels=table.ssim,
+            zero_shot=table.zero_shot,
+            unseen_head=table.unseen_head,
+            prototype_images=table.prototype_images,
+            penalty=table.penalty,
+            kappa_threshold=table.kappa_threshold,
+        ),
         {**parents, "network": network, "heldout": images["heldout"], **training},
         on_demand=True,
     )
@@ -237,14 +254,13 @@ def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cel
     return make_cell(
         TRADE_OFF,
         f"trade-off point of {family}",
-        {
-            "step": _VERSION,
-            "kappa": suite.testbed.kappa,
-            "scales": "normalised",
-            "weights": [1.0, 1.0, 1.0],
-            # A pack's cube may hold more models than were asked for.
-            "backbones": backbones,
-        },
+        TradeOffInputs(
+            step=_VERSION,
+            kappa=suite.testbed.kappa,
+            scales="normalised",
+            weights=(1.0, 1.0, 1.0),
+            backbones=backbones,
+        ),
         {"cube": cube},
     )
 

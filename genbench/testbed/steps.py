@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -17,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from genbench.data.images import TensorImages
-from genbench.engine.store import read_manifest
+from genbench.engine.steps import read_result
 from genbench.errors import UserError
 from genbench.plugin.offers import BackboneRequest, DegradationTask
 from genbench.plugin.registry import load_registry
@@ -26,6 +25,19 @@ from genbench.testbed.adaptation import AdaptationRecipe, AdaptedNetwork, adapt,
 from genbench.testbed.degradations.calibrate import calibrate, degrade
 from genbench.testbed.images import augment, chosen_images, load_data
 from genbench.testbed.judged import judge
+from genbench.testbed.step_types import (
+    AdaptedResult,
+    AdaptInputs,
+    FeatureInputs,
+    FeatureResult,
+    ImageInputs,
+    ImageResult,
+    JudgedResult,
+    JudgeInputs,
+    NoiseInputs,
+    NoiseLevel,
+    NoiseResult,
+)
 from genbench.zoo.features import extract_features
 from genbench.zoo.loaded import LoadedBackbone
 
@@ -45,38 +57,37 @@ _NOISE_TRAINING = 3000
 """Training images that a degradation may learn from, at most."""
 
 
-def images(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def images(inputs: ImageInputs, parents: Mapping[str, Path], out: Path) -> ImageResult:
     """One part of the data: training images of the seen or the unseen classes, or the held-out images."""
-    data = load_data(inputs)
-    seen, total, seed = int(inputs["seen"]), int(inputs["seen"]) + int(inputs["unseen"]), int(inputs["seed"])
-    part = inputs["part"]
+    data = load_data(inputs.dataset, inputs.seen, inputs.unseen, inputs.seed)
+    seen, total, seed = inputs.seen, inputs.seen + inputs.unseen, inputs.seed
+    part = inputs.part
     classes = {"seen": range(seen), "unseen": range(seen, total), "heldout": range(total)}[part]
     split = data.heldout if part == "heldout" else data.train
-    chosen, labels = chosen_images(split, classes, inputs["per_class"], inputs["image_side"], seed)
-    if inputs["augment_unseen"] and part != "seen":
+    chosen, labels = chosen_images(split, classes, inputs.per_class, inputs.image_side, seed)
+    if inputs.augment_unseen and part != "seen":
         unseen = labels >= seen
         chosen[unseen] = augment(chosen[unseen], seed + (part == "heldout"))
     save_file({"images": chosen, "labels": labels}, out / "images.safetensors")
-    return {
-        "images": len(labels),
-        "class_names": list(data.class_names[classes.start : classes.stop]),
-        "data_hash": data.content_hash,
-        "shape": list(chosen.shape[1:]),
-    }
+    return ImageResult(
+        images=len(labels),
+        class_names=list(data.class_names[classes.start : classes.stop]),
+        data_hash=data.content_hash,
+        shape=list(chosen.shape[1:]),
+    )
 
 
-def degraded_images(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def degraded_images(inputs: NoiseInputs, parents: Mapping[str, Path], out: Path) -> NoiseResult:
     """The held-out images at every SSIM level, and how each level was reached."""
-    method = load_registry().get("degradations", inputs["degradation"]).item
+    method = load_registry().get("degradations", inputs.degradation).item
     seen, seen_labels = _images(parents["seen"])
     unseen, unseen_labels = _images(parents["unseen"])
     pixels, labels = torch.cat([seen, unseen]), torch.cat([seen_labels, unseen_labels])
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(int(inputs["seed"])))
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(inputs.seed))
     rows = order[:_NOISE_TRAINING].sort().values
-    dials = method.fit(DegradationTask(pixels[rows], labels[rows], int(inputs["seed"])))
+    dials = method.fit(DegradationTask(pixels[rows], labels[rows], inputs.seed))
     heldout, heldout_labels = _images(parents["heldout"])
-    levels = [float(level) for level in inputs["levels"]]
-    found = calibrate(dials, TensorImages(heldout, heldout_labels), levels, method=method.name)
+    found = calibrate(dials, TensorImages(heldout, heldout_labels), inputs.levels, method=method.name)
     everything = torch.arange(len(heldout))
     for level, setting in found.items():
         degraded = degrade(setting.dial, setting.strength, heldout, everything)
@@ -87,26 +98,25 @@ def degraded_images(inputs: Mapping[str, Any], parents: Mapping[str, Path], out:
         for name, tensor in dial.tensors.items()
     }
     save_file(fitted, out / "dials.safetensors")
-    return {
-        "recipe": [
-            {
-                "ssim": level,
-                "dial": setting.dial.name,
-                "strength": setting.strength,
-                "achieved": setting.achieved_mean_ssim,
-            }
+    return NoiseResult(
+        recipe=[
+            NoiseLevel(
+                ssim=level,
+                dial=setting.dial.name,
+                strength=setting.strength,
+                achieved=setting.achieved_mean_ssim,
+            )
             for level, setting in found.items()
         ]
-    }
+    )
 
 
-def adapted_network(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def adapted_network(inputs: AdaptInputs, parents: Mapping[str, Path], out: Path) -> AdaptedResult:
     """One backbone adapted to the seen classes; its weights in fp16 and the trace of its training."""
-    backbone = _backbone(inputs["backbone"])
+    backbone = _backbone(inputs.backbone)
     pixels, labels = _images(parents["training"])
-    classes = int(inputs["classes"])
-    network = AdaptedNetwork(backbone.module, backbone.feature_width, classes, int(inputs["head_seed"]))
-    recipe = AdaptationRecipe(**{f.name: inputs[f.name] for f in fields(AdaptationRecipe)})
+    network = AdaptedNetwork(backbone.module, backbone.feature_width, inputs.classes, inputs.head_seed)
+    recipe = AdaptationRecipe(**{f.name: getattr(inputs, f.name) for f in fields(AdaptationRecipe)})
     prepared = backbone.preprocess(pixels)
     trace = adapt(network, prepared, labels, recipe)
     network.load_state_dict(read_state(rounded_state(network)))
@@ -114,27 +124,27 @@ def adapted_network(inputs: Mapping[str, Any], parents: Mapping[str, Path], out:
         logits = torch.cat([network(part) for part in prepared.split(_BATCH)])
     save_file(rounded_state(network), out / "final.safetensors")
     save_file(trace.tensors(), out / "trace.safetensors")
-    return {
-        "backbone": inputs["backbone"],
-        "classes": classes,
-        "feature_width": backbone.feature_width,
-        "head_seed": int(inputs["head_seed"]),
-        "weights": backbone.weight_count,
-        "pretrained_hash": backbone.weights_hash,
-        "epochs": len(trace.loss),
-        "train_loss": float(torch.nn.functional.cross_entropy(logits, labels)),
-        "train_accuracy": float((logits.argmax(dim=1) == labels).double().mean()),
-    }
+    return AdaptedResult(
+        backbone=inputs.backbone,
+        classes=inputs.classes,
+        feature_width=backbone.feature_width,
+        head_seed=inputs.head_seed,
+        weights=backbone.weight_count,
+        pretrained_hash=backbone.weights_hash,
+        epochs=len(trace.loss),
+        train_loss=float(torch.nn.functional.cross_entropy(logits, labels)),
+        train_accuracy=float((logits.argmax(dim=1) == labels).double().mean()),
+    )
 
 
-def features(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def features(inputs: FeatureInputs, parents: Mapping[str, Path], out: Path) -> FeatureResult:
     """Features of an adapted backbone: of all training images, or of held-out images at one SSIM level."""
     backbone, network = _adapted(parents["network"])
-    if inputs["level"] is None:
+    if inputs.level is None:
         parts = [_images(parents["seen"]), _images(parents["unseen"])]
         pixels, labels = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
     else:
-        pixels = load_file(parents["noise"] / f"{inputs['level']:g}.safetensors")["images"]
+        pixels = load_file(parents["noise"] / f"{inputs.level:g}.safetensors")["images"]
         labels = torch.zeros(len(pixels), dtype=torch.int64)  # nobody reads them
     tower = LoadedBackbone(
         backbone.name,
@@ -148,20 +158,20 @@ def features(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) 
         {"features": extract_features(tower, TensorImages(pixels, labels), _BATCH)},
         out / "features.safetensors",
     )
-    return {"images": len(pixels)}
+    return FeatureResult(images=len(pixels))
 
 
-def judge_backbone(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def judge_backbone(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) -> JudgedResult:
     """What one adapted backbone did in every cell of its family's cube."""
     with safe_open(parents["heldout"] / "images.safetensors", "pt") as file:
         heldout_labels = file.get_tensor("labels")
     training_labels = torch.cat(
         [load_file(parents[part] / "images.safetensors")["labels"] for part in ("seen", "unseen")]
     )
-    names = _result(parents["heldout"])["class_names"]
+    names = read_result(parents["heldout"], ImageResult).class_names
     text = None
-    if inputs["unseen_head"] == "text":
-        backbone = _backbone(inputs["backbone"])
+    if inputs.unseen_head == "text":
+        backbone = _backbone(inputs.backbone)
         if backbone.encode_text is None:
             raise UserError(f"{backbone.name} has no text tower; use testbed.unseen_head = 'probe'")
         text = backbone.encode_text([backbone.prompt.format(name=name) for name in names])
@@ -170,43 +180,41 @@ def judge_backbone(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: 
         training_labels=training_labels,
         heldout=[
             load_file(parents[f"features {level:g}"] / "features.safetensors")["features"]
-            for level in inputs["levels"]
+            for level in inputs.levels
         ],
         heldout_labels=heldout_labels,
-        seen=int(inputs["seen"]),
-        zero_shot=inputs["zero_shot"],
-        penalty=float(inputs["penalty"]),
-        threshold=float(inputs["kappa_threshold"]),
-        unseen_head=inputs["unseen_head"],
-        prototype_images=int(inputs["prototype_images"]),
+        seen=inputs.seen,
+        zero_shot=inputs.zero_shot,
+        penalty=inputs.penalty,
+        threshold=inputs.kappa_threshold,
+        unseen_head=inputs.unseen_head,
+        prototype_images=inputs.prototype_images,
         text=text,
     )
     save_file(found, out / "evidence.safetensors")
-    return {"weights": _result(parents["network"])["weights"]}
+    return JudgedResult(weights=read_result(parents["network"], AdaptedResult).weights)
 
 
 def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
     """The originals of a subject: adapted, as its adaptation began, and the seen classes' training set."""
     backbone, adapted = _adapted(network)
-    result = _result(network)
-    initial = _network(_backbone(name), result)
+    result = read_result(network, AdaptedResult)
     pixels, labels = _images(training)
     return TrainedNetwork(
         name=name,
-        model=adapted.eval(),
-        initial_model=initial.eval(),
+        final=adapted.eval(),
+        initial=lambda: _network(_backbone(name), result).eval(),
         inputs=backbone.preprocess(pixels),
         labels=labels,
-        classes=int(result["classes"]),
-        hyperparameters={"weights": result["weights"]},
-        trace=read_state(load_file(network / "trace.safetensors")),
+        classes=result.classes,
+        hyperparameters={"weights": result.weights},
+        recorded=lambda: read_state(load_file(network / "trace.safetensors")),
     )
 
 
-def warm(inputs: Mapping[str, Any]) -> None:
+def warm(inputs: object) -> None:
     """Import what a step will need, in the worker itself, so that its children need not, each anew."""
-    name = inputs.get("backbone")
-    if name is not None and str(name).startswith("mini-"):
+    if str(getattr(inputs, "backbone", "")).startswith("mini-"):
         import genbench.zoo.mini.load  # noqa: F401
 
 
@@ -216,15 +224,13 @@ def _backbone(name: str) -> LoadedBackbone:
     return backbone
 
 
-def _network(backbone: LoadedBackbone, result: Mapping[str, Any]) -> AdaptedNetwork:
-    return AdaptedNetwork(
-        backbone.module, int(result["feature_width"]), int(result["classes"]), int(result["head_seed"])
-    )
+def _network(backbone: LoadedBackbone, result: AdaptedResult) -> AdaptedNetwork:
+    return AdaptedNetwork(backbone.module, result.feature_width, result.classes, result.head_seed)
 
 
 def _adapted(folder: Path) -> tuple[LoadedBackbone, AdaptedNetwork]:
-    result = _result(folder)
-    backbone = _backbone(result["backbone"])
+    result = read_result(folder, AdaptedResult)
+    backbone = _backbone(result.backbone)
     network = _network(backbone, result)
     network.load_state_dict(read_state(load_file(folder / "final.safetensors")))
     return backbone, network
@@ -233,8 +239,3 @@ def _adapted(folder: Path) -> tuple[LoadedBackbone, AdaptedNetwork]:
 def _images(folder: Path) -> tuple[Tensor, Tensor]:
     tensors = load_file(folder / "images.safetensors")
     return tensors["images"], tensors["labels"]
-
-
-def _result(folder: Path) -> dict[str, Any]:
-    result: dict[str, Any] = read_manifest(folder)["result"]
-    return result

@@ -6,7 +6,8 @@ resampled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,7 +65,9 @@ def _slice(cube: xr.Dataset, where: Mapping[str, float], resamples: int, seed: i
     classes = present.shape[1]
     exact = np.zeros((levels, models, classes))
     drawn = np.zeros((levels, models, resamples, classes), dtype=np.float32)
-    for label, share in enumerate(_shares(labels, classes, resamples, seed)):
+    images = tuple(np.bincount(labels, minlength=classes).tolist())
+    for label, counts in enumerate(_draws(images, resamples, seed)):
+        share = (counts / images[label]).astype(np.float32)
         inside = present[:, label]
         chosen = wrong[inside][:, :, labels == label]
         exact[inside, :, label] = chosen.mean(axis=2, dtype=np.float64)
@@ -73,18 +76,16 @@ def _slice(cube: xr.Dataset, where: Mapping[str, float], resamples: int, seed: i
     return Slice(int(np.isin(labels, np.flatnonzero(present.any(axis=0))).sum()), truth, resampled)
 
 
-def _shares(
-    labels: NDArray[np.int64], classes: int, resamples: int, seed: int
-) -> Iterator[NDArray[np.float32]]:
-    """For each class, how often every image of it is drawn, as a share: (resamples, images of the class).
+@lru_cache(maxsize=2)
+def _draws(images: tuple[int, ...], resamples: int, seed: int) -> list[NDArray[np.uint16]]:
+    """For each class, how often every image of it is drawn: (resamples, images of the class).
 
-    A function of the labels and the seed alone: both slices and all families are resampled alike.
+    A function of the number of images in each class and the seed alone: both slices and all families are
+    resampled alike, and drawing is most of the work.
     """
     generator = np.random.default_rng(seed)
-    for label in range(classes):
-        images = int((labels == label).sum())
-        counts = generator.multinomial(images, np.full(images, 1 / images), size=resamples)
-        yield (counts / images).astype(np.float32)
+    draws = (generator.multinomial(n, np.full(n, 1 / n), size=resamples) for n in images)
+    return [counts.astype(np.uint16) for counts in draws]
 
 
 def _marginals(errors: NDArray[Any], present: NDArray[np.bool_]) -> dict[str, Array]:

@@ -1,0 +1,191 @@
+"""What the cells of a testbed are made from and what comes out of them: one type for plan and step alike.
+
+Inputs are hashed into the keys of cells as JSON, results lie in their manifests. No torch here: planning
+needs it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+__all__ = [
+    "AdaptInputs",
+    "AdaptedResult",
+    "CubeInputs",
+    "CubeResult",
+    "FeatureInputs",
+    "FeatureResult",
+    "ImageInputs",
+    "ImageResult",
+    "JudgeInputs",
+    "JudgedResult",
+    "NoiseInputs",
+    "NoiseLevel",
+    "NoiseResult",
+    "TradeOffInputs",
+]
+
+
+class Inputs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that determines a cell beside its parents."""
+
+    step: int
+    """Code version of the steps."""
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """The small values of a cell; large ones are files in its folder."""
+
+
+class ImageInputs(Inputs, frozen=True, kw_only=True):
+    """Which images of a data set."""
+
+    dataset: str
+    dataset_version: str
+    content: str
+    """What tells the files found on this machine from others."""
+    seen: int
+    unseen: int
+    seed: int
+    image_side: int | None
+    quick: bool
+    """The first key of all: what a suite's quick subset computes is never taken for the full suite's."""
+    part: str
+    """`seen`, `unseen` or `heldout`."""
+    per_class: int | None
+    augment_unseen: bool
+
+
+class ImageResult(Result, frozen=True, kw_only=True):
+    """Images that were chosen."""
+
+    images: int
+    class_names: list[str]
+    data_hash: str
+    shape: list[int]
+
+
+class NoiseInputs(Inputs, frozen=True, kw_only=True):
+    """How held-out images are degraded."""
+
+    degradation: str
+    version: str
+    levels: list[float]
+    """SSIM."""
+    seed: int
+
+
+class NoiseLevel(Struct, frozen=True, kw_only=True):
+    """How one SSIM level was reached."""
+
+    ssim: float
+    dial: str
+    strength: float
+    achieved: float
+
+
+class NoiseResult(Result, frozen=True, kw_only=True):
+    """All levels."""
+
+    recipe: list[NoiseLevel]
+
+
+class AdaptInputs(Inputs, frozen=True, kw_only=True):
+    """A backbone, and the table [adapt] of a suite."""
+
+    backbone: str
+    backbone_version: str
+    content: str
+    classes: int
+    method: str
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    head_learning_rate: float
+    weight_decay: float
+    stop_loss: float
+    patience: int
+    seed: int
+    """Of the order of batches."""
+    head_seed: int
+
+
+class AdaptedResult(Result, frozen=True, kw_only=True):
+    """An adapted network, and how its training went."""
+
+    backbone: str
+    classes: int
+    feature_width: int
+    head_seed: int
+    weights: int
+    pretrained_hash: str
+    epochs: int
+    train_loss: float
+    train_accuracy: float
+
+
+class FeatureInputs(Inputs, frozen=True, kw_only=True):
+    """Of which images an adapted backbone's features are wanted."""
+
+    backbone: str
+    level: float | None
+    """SSIM of the held-out images; None for the training images."""
+
+
+class FeatureResult(Result, frozen=True, kw_only=True):
+    """Features that were extracted."""
+
+    images: int
+
+
+class JudgeInputs(Inputs, frozen=True, kw_only=True):
+    """How heads are fitted and judged."""
+
+    backbone: str
+    seen: int
+    levels: list[float]
+    zero_shot: list[int]
+    unseen_head: str
+    prototype_images: int
+    penalty: float
+    kappa_threshold: float
+
+
+class JudgedResult(Result, frozen=True, kw_only=True):
+    """Of a judged backbone."""
+
+    weights: int
+
+
+class CubeInputs(Inputs, frozen=True, kw_only=True):
+    """The axes of a family's cube, and where they come from."""
+
+    suite: str
+    quick: bool
+    family: str
+    backbones: list[str]
+    seen: int
+    zero_shot: list[int]
+    ssim: list[float]
+    dataset: str
+    settings: dict[str, Any]
+    """The whole suite, for the cube's own provenance."""
+
+
+class CubeResult(Result, frozen=True, kw_only=True):
+    """Of a cube."""
+
+    family: str
+    models: int
+
+
+class TradeOffInputs(Inputs, frozen=True, kw_only=True):
+    """Which trade-off point of a cube."""
+
+    kappa: str
+    scales: str
+    weights: tuple[float, float, float]
+    backbones: list[str]
+    """A pack's cube may hold more models than were asked for."""
