@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from genbench.measures._estimates import mean_of, mean_over_examples, together
+from genbench.measures._estimates import mean_of, mean_over_examples, skewed, together
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def flatness_proxy(subject: Subject) -> Estimate:
     from batch gradients, as in the paper, so it shrinks as the batch grows. Of the paper's aggregates this is
     the mean.
     """
-    return mean_of(subject.batch_gradients()["squares"], 1 + _PRECISION)
+    return skewed(mean_of(subject.batch_gradients()["squares"], 1 + _PRECISION))
 
 
 MEASURES = [hessian_top_eigenvalue, hessian_trace, flatness_proxy]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from genbench.errors import NotApplicable
-from genbench.measures._estimates import jackknife, mean_of, mean_over_examples
+from genbench.measures._estimates import jackknife, mean_of, mean_over_examples, skewed
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def gradient_noise_final_var(subject: Subject) -> Estimate:
 
     Limits: depends on the batch size, 32 here for every network.
     """
-    return mean_of(subject.batch_gradients()["deviations"])
+    return skewed(mean_of(subject.batch_gradients()["deviations"]))
 
 
 @measure(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
 from genbench.errors import NotApplicable
-from genbench.measures._estimates import expected_largest, mean_of, resampled, together
+from genbench.measures._estimates import expected_largest, mean_of, resampled, skewed, together
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def sharpness_magflat(subject: Subject) -> Estimate:
 
     Limits: eps makes it change, though little, when consecutive ReLU layers are rescaled.
     """
-    return _largest_increase(subject, "magnitude")
+    return skewed(_largest_increase(subject, "magnitude"))
 
 
 # -- McAllester's bound around the noise (002 Eq. 25 to 29) ------------------------------------------
