@@ -1,0 +1,171 @@
+"""Null distributions: what a sign-error is when readings, or residuals, are permuted among networks.
+
+A sign-error asks of a reading only its rank. So readings without ties all have the same null distribution,
+and one pass over the permutations serves every measure; measures with ties are handled once per pattern of
+ties. A pass compares ranks pair by pair, for thousands of permutations at a time. Where truth and reading
+are adjusted, residuals of the truth are permuted, and all measures follow from a product of matrices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from genbench.scoring.adjust import Adjustment
+from genbench.scoring.signed_pairs import SignedPairs
+
+__all__ = ["PERMUTATIONS", "freedman_lane_p", "null_sign_errors", "permutation_p"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+PERMUTATIONS = 20_000
+_AT_ONCE = 2_000
+_NUMBERS_AT_ONCE = 2**22
+_EQUAL = 1e-6
+"""Sums of weights in single precision that differ by less are the same."""
+
+
+def permutation_p(
+    pairs: SignedPairs, readings: Floats, groups: Integers, permutations: int = PERMUTATIONS, seed: int = 0
+) -> Floats:
+    """(measures,) p-values of sign-errors against readings permuted within groups; one-sided, low is good.
+
+        p = (1 + permutations with SE ≤ the observed one) / (1 + permutations)
+
+    The same permutations for all measures. A measure that ties all pairs has p = 1.
+
+    Parameters
+    ----------
+    readings : (networks, measures) without gaps.
+    groups : (networks,) numbers from 0; networks of one group exchange readings.
+    """
+    found = np.ones(readings.shape[1])
+    observed = pairs.sign_errors(readings)
+    # Some readings say the same of all pairs; they need no permutation.
+    says = (pairs.claims(readings) != 0).any(axis=0)
+    patterns: dict[bytes, list[int]] = {}
+    for place in np.flatnonzero(says):
+        patterns.setdefault(_pattern(readings[:, place], groups).tobytes(), []).append(int(place))
+    if not patterns:
+        return found
+    sorted_ranks = [np.frombuffer(key, dtype=np.int32) for key in patterns]
+    nulls = null_sign_errors(pairs, sorted_ranks, groups, permutations, seed)
+    for members, null in zip(patterns.values(), nulls, strict=True):
+        ordered = np.sort(null)
+        below = np.searchsorted(ordered, observed[members] + _EQUAL, side="right")
+        found[members] = (1 + below) / (1 + permutations)
+    return found
+
+
+def _pattern(values: Floats, groups: Integers) -> NDArray[np.int32]:
+    """(networks,) ranks of all values, ties alike, sorted within each group; groups one after the other.
+
+    Without ties it is the same for all readings where groups do not mix: only order within a group counts.
+    """
+    order = np.lexsort((values, groups))
+    ordered, label = values[order], groups[order]
+    new = np.ones(len(values), dtype=bool)
+    new[1:] = label[1:] != label[:-1]
+    step = np.ones(len(values), dtype=np.int32)
+    step[1:] = ordered[1:] != ordered[:-1]
+    ranks = np.cumsum(step) - 1
+    start = np.flatnonzero(new)
+    return np.asarray(ranks - np.repeat(ranks[start], np.diff(np.append(start, len(values)))), dtype=np.int32)
+
+
+def null_sign_errors(
+    pairs: SignedPairs,
+    patterns: list[NDArray[np.int32]],
+    groups: Integers,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> Floats:
+    """(patterns, permutations) sign-errors of permuted readings.
+
+    Parameters
+    ----------
+    patterns : each (networks,), ranks sorted within each group, groups one after the other; pairs must lie
+        within groups.
+    """
+    generator = np.random.default_rng(seed)
+    order = np.argsort(groups, kind="stable")
+    sizes = np.bincount(groups)
+    kind = np.int16 if len(groups) < 2**15 else np.int32
+    by_first = np.argsort(pairs.first, kind="stable")
+    first, second = pairs.first[by_first], pairs.second[by_first]
+    signed = pairs.signed[by_first].astype(np.float32)
+    rows, begins = np.unique(first, return_index=True)
+    ends = np.append(begins[1:], len(first))
+    agreement = np.zeros((len(patterns), permutations))
+    for begin in range(0, permutations, _AT_ONCE):
+        count = min(_AT_ONCE, permutations - begin)
+        place = _permuted(order, sizes, count, generator)
+        for number, pattern in enumerate(patterns):
+            ranks = pattern.astype(kind)[place]
+            total = np.zeros(count, dtype=np.float64)
+            for row, low, high in zip(rows, begins, ends, strict=True):
+                others = ranks[second[low:high]]
+                total += signed[low:high] @ (ranks[row] > others).astype(np.float32)
+                total -= signed[low:high] @ (ranks[row] < others).astype(np.float32)
+            agreement[number, begin : begin + count] = total
+    return np.asarray(0.5 * (1 - agreement))
+
+
+def _permuted(
+    order: Integers, sizes: Integers, count: int, generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """(networks, count) for each network a place in `order`, within its group: permutations.
+
+    Parameters
+    ----------
+    order : networks, those of one group together; `sizes` are the numbers in each group.
+    """
+    place = np.zeros((len(order), count), dtype=np.int64)
+    starts = np.cumsum(sizes) - sizes
+    for start, size in zip(starts, sizes, strict=True):
+        own = np.broadcast_to(np.arange(start, start + size, dtype=np.int64), (count, size))
+        place[order[start : start + size]] = generator.permuted(own, axis=1).T
+    return place
+
+
+def freedman_lane_p(
+    pairs: SignedPairs,
+    residuals: Floats,
+    adjusted: Adjustment,
+    entering: Floats,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> Floats:
+    """(measures,) p-values of adjusted sign-errors (Freedman and Lane 1983); one-sided, low is good.
+
+    Residuals of the truth are permuted within architectures, added to what was fitted, and adjusted anew: the
+    fitted part drops out, and what is left is (I − H)·P·e. Without the second adjusting permuted residuals
+    would lie in more dimensions than the observed ones, and too many measures would pass.
+
+    Parameters
+    ----------
+    residuals : (slices, networks) of the truth; their signs are those of `pairs`.
+    entering : (networks, measures) residuals of the readings.
+    """
+    generator = np.random.default_rng(seed)
+    order = np.argsort(adjusted.architecture, kind="stable")
+    sizes = np.bincount(adjusted.architecture)
+    claims = pairs.claims(entering).astype(np.float32)
+    observed = pairs.signed @ claims
+    weight = (pairs.weight / len(residuals)).astype(np.float32)
+    basis = adjusted.basis.astype(np.float32)
+    reached = np.zeros(entering.shape[1])
+    at_once = max(1, min(_AT_ONCE, _NUMBERS_AT_ONCE // max(1, len(pairs))))
+    for begin in range(0, permutations, at_once):
+        place = order[_permuted(order, sizes, min(at_once, permutations - begin), generator)]
+        signs = np.zeros((len(pairs), place.shape[1]), dtype=np.float32)
+        for own in residuals.astype(np.float32):
+            drawn = own[place]
+            drawn -= basis @ (basis.T @ drawn)
+            first, second = drawn[pairs.first], drawn[pairs.second]
+            signs += (first > second).view(np.int8) - (first < second).view(np.int8)
+        signs *= weight[:, None]
+        reached += (signs.T @ claims >= observed - _EQUAL).sum(axis=0)
+    # A reading that ties all pairs reaches what it has in every permutation: p = 1.
+    return np.asarray((1 + reached) / (1 + permutations))
