@@ -11,7 +11,7 @@ is what pairs without anything in common would give. ψ_c is divided by the shar
 touch c, as in a jackknife, since ḡ was found with the pairs of c among the others.
 
 A bootstrap of pairs alone is too wide: drawing both clusters of a pair, and networks within them, multiplies
-the variance of what is not shared by up to eight. Its deviations are therefore rescaled to this standard error
+the variance of what is not shared by up to eight. So its deviations are rescaled to this standard error
 (as Rao and Wu 1988 do for samples in stages).
 """
 
