@@ -22,6 +22,7 @@ from genbench.scoring import (
     pgdl_score,
     robust_sign_error,
 )
+from genbench.scoring import pair_counts
 from genbench.scoring.bootstrap import multiplicities
 from genbench.scoring.pairs import pairs_within
 from genbench.scoring.population import pair_scores
@@ -244,6 +245,79 @@ def test_k_is_what_counting_pairs_gives(records: NetworkTable) -> None:
     found = conditional_independence(records, resamples=0).set_index(["measure", "statistic", "part"])
     expected = loop_k(records, records.readings[:, 0], np.ones(len(records)))
     assert found.loc[("a", "K", "all"), "value"] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("few", [0.0, 1.0])
+@pytest.mark.parametrize("exact", [2**12, 0])
+def test_k_is_the_same_however_ties_and_sums_are_kept(
+    monkeypatch: pytest.MonkeyPatch, few: float, exact: int
+) -> None:
+    """Ties listed or visited, both signs in one sum or in two: every resample against the loop."""
+    generator = np.random.default_rng(9)
+    grid = np.array(list(itertools.product(range(2), range(2), range(2), range(2), range(3))))
+    grid = grid[generator.random(len(grid)) < 0.8]
+    gap = np.round(0.1 * grid[:, 0] + generator.uniform(0, 0.3, len(grid)), 2)
+    readings = np.round(np.column_stack([gap + 0.3 * generator.random(len(grid)), gap[::-1]]), 1)
+    records = NetworkTable(
+        ("h0", "h1", "h2", "h3"), grid[:, :4], ((0, 1),) * 4, grid[:, 4], {"gap": gap}, ("a", "b"), readings
+    )
+    monkeypatch.setattr(pair_counts, "_FEW", few)
+    monkeypatch.setattr(pair_counts, "_EXACT", [(np.float32, exact), (np.float64, 0)])
+    drawn = multiplicities(records, 4, seed=0)
+    found = conditional_independence(records, resamples=4)
+    for place, name in enumerate(records.measures):
+        values = [loop_k(records, readings[:, place], w.astype(int)) for w in drawn]
+        row = found[(found["measure"] == name) & (found["statistic"] == "K")].iloc[0]
+        value = loop_k(records, readings[:, place], np.ones(len(records)))
+        assert row["value"] == pytest.approx(value, abs=1e-9)
+        assert row["low"] == pytest.approx(min(value, np.quantile(values, 0.025)), abs=1e-9)
+        assert row["high"] == pytest.approx(max(value, np.quantile(values, 0.975)), abs=1e-9)
+    alone = conditional_independence(records.select(["b"]), resamples=4)
+    mine = found[found["measure"] == "b"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(mine, alone)
+
+
+def loop_pgdl(records: NetworkTable, reading: np.ndarray) -> float:
+    """PGDL by counting ordered pairs of combos, one with itself included."""
+    combos = sorted({tuple(row) for row in records.codes})
+    rows = [np.flatnonzero((records.codes == combo).all(axis=1)) for combo in combos]
+    c, g = ([round(float(v[r].mean()), 12) for r in rows] for v in (reading, records.targets["gap"]))
+    values = []
+    varying = [axis for axis in range(records.codes.shape[1]) if len(set(records.codes[:, axis])) > 1]
+    for axes in itertools.combinations(varying, 2):
+        groups: dict = defaultdict(Counter)
+        for i, j in itertools.product(range(len(combos)), repeat=2):
+            group = tuple((combos[i][a], combos[j][a]) for a in axes)
+            groups[group][c[i] > c[j], g[i] > g[j]] += 1
+        information = entropy = 0.0
+        for joint in groups.values():
+            total = sum(joint.values())
+            by_c, by_g = Counter(), Counter()
+            for (v_c, v_g), n in joint.items():
+                by_c[v_c] += n
+                by_g[v_g] += n
+            entropy -= sum(n / total * math.log(n / total) for n in by_g.values())
+            information += sum(
+                n / total * math.log(n * total / (by_c[v_c] * by_g[v_g])) for (v_c, v_g), n in joint.items()
+            )
+        if entropy > 1e-12:
+            values.append(100 * information / entropy)
+    return min(values, default=math.nan)
+
+
+@SETTINGS
+@given(tables(), st.booleans())
+def test_pgdl_is_what_counting_pairs_gives(records: NetworkTable, more: bool) -> None:
+    if more:
+        # A fourth hyperparameter, so that cells are made of several combos.
+        extra = np.arange(len(records)) % 2
+        records = replace(
+            records, hyperparameters=(*records.hyperparameters, "x"), codes=np.column_stack([records.codes, extra]),
+            levels=(*records.levels, (0, 1)),
+        )  # fmt: skip
+    found = pgdl(records).set_index(["measure", "statistic"])
+    expected = [loop_pgdl(records, column) for column in records.readings.T]
+    np.testing.assert_allclose([found.loc[(m, "pgdl"), "value"] for m in "ab"], expected, atol=1e-9)
 
 
 def loop_psi(records: NetworkTable, reading: np.ndarray, axis: int, w: np.ndarray) -> float:

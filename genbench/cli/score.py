@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
+import os
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ _NAMES: dict[str, Any] = {"metavar": "A,B", "default": ""}
 )  # fmt: skip
 @click.option("--columns", type=click.Path(path_type=Path), metavar="TOML", help="A mapping of columns.")
 @click.option("--hp", "hyperparameters", **_NAMES, help="Hyperparameter columns, if not `hp.…`.")
-@click.option("--measures", **_NAMES, help="Measure columns, if not `complexity.…`.")
+@click.option("--measures", **_NAMES, help="Measure columns, if not `complexity.…`; patterns too: '*_norm'.")
 @click.option("--seed-column", "seed", metavar="COLUMN", default="", help="If not `seed`.")
 @click.option("--gap", metavar="COLUMN", default="", help="If not `gap`.")
 @click.option("--ood", **_NAMES, help="Gaps to shifted test sets, if not `gap_ood…`.")
@@ -38,6 +38,10 @@ _NAMES: dict[str, Any] = {"metavar": "A,B", "default": ""}
 )
 @click.option("--higher-is-better", **_NAMES, help="Measures that enter as −C.")
 @click.option("--log", "logarithm", **_NAMES, help="Measures that already are logarithms, if not `log_…`.")
+@click.option(
+    "--where", multiple=True, metavar="COLUMN=A,B",
+    help="Only rows with one of these values: dataset=svhn. Can be repeated.",
+)  # fmt: skip
 @click.option("--keep-unconverged", is_flag=True, help="Score rows that are marked unconverged too.")
 @click.option("--complete-rows", is_flag=True, help="Leave out a row for all measures if one has no reading.")
 @click.option("--target", default="", metavar="GAP", help="Score against this gap, not the IID one.")
@@ -63,6 +67,10 @@ _NAMES: dict[str, Any] = {"metavar": "A,B", "default": ""}
     "--worst", type=click.IntRange(min=0), default=0, metavar="N",
     help="Also list the N environments where each measure fails worst.",
 )  # fmt: skip
+@click.option(
+    "--by-values", **_NAMES,
+    help="Measures whose sign-errors the page shows by pairs of values (001 Fig. 2); the best unless given.",
+)  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="Print one tidy table as CSV.")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with figures.")
 @common_options
@@ -78,8 +86,15 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
     measures = ["path_norm", "sharpness"]
     gap = "gen_gap"
     test_size = 10000
+
+    The table of paper 001 as it was published, its unnamed first column and all:
+
+    \b
+    genbench score nin_adjusted.csv --measures '*_adjusted1' --test-size 10000 \\
+        --keep-unconverged --where dataset=svhn --html svhn.html
     """
     from genbench.errors import UserError
+    from genbench.display.score_progress import score_progress
     from genbench.scoring.all_scores import Options, score_table
 
     if as_json and as_csv:
@@ -93,11 +108,18 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
         group_by=_short(given["group_by"]),
         resamples=given["resamples"],
     )
-    scored = score_table(networks, _list(given["scores"]), options, _tell)
+    chosen = _short(given["by_values"])
+    for name in chosen:
+        if name not in networks.measures:
+            raise UserError(f"--by-values: no measure {name!r}; there are {', '.join(networks.measures)}")
+    with score_progress(quiet=as_json) as progress:
+        # More than two at a time would only wait for memory.
+        workers = min(2, os.cpu_count() or 1)
+        scored = score_table(networks, _list(given["scores"]), options, progress, workers)
     if html is not None:
         from genbench.report.score_page import write_page
 
-        write_page(scored, html)
+        write_page(scored, html, chosen)
     if as_json:
         print_json(_document(scored, worst))
     elif as_csv:
@@ -113,10 +135,15 @@ def _read(path: Path, given: dict[str, Any]) -> NetworkTable:
     from genbench.plugin.registry import load_registry
     from genbench.scoring.combine import METHODS, add_combination
     from genbench.scoring.table_files import read_table
+    from genbench.scoring.where import read_condition
 
     known = {name: entry.item for name, entry in load_registry().measures.items()}
     networks = read_table(
-        path, _columns(given), known_measures=known, keep_unconverged=given["keep_unconverged"]
+        path,
+        _columns(given),
+        known_measures=known,
+        keep_unconverged=given["keep_unconverged"],
+        where=[read_condition(text) for text in given["where"]],
     )
     for text in given["combine"]:
         method, colon, names = text.partition(":")
@@ -151,13 +178,6 @@ def _short(text: str) -> tuple[str, ...]:
     return tuple(map(short_name, _list(text)))
 
 
-def _tell(name: str) -> None:
-    from genbench.scoring.all_scores import SCORES
-
-    if sys.stderr.isatty():
-        click.echo(f"computing {SCORES[name]} …", err=True)
-
-
 def _document(scored: TableScores, worst: int) -> dict[str, Any]:
     from genbench.display.score_tables import worst_environments
 
@@ -166,7 +186,14 @@ def _document(scored: TableScores, worst: int) -> dict[str, Any]:
     return {
         "table": networks.source,
         "rows": len(networks),
+        "where": list(networks.where),
+        "rows_not_chosen": networks.not_chosen,
         "unconverged_left_out": networks.left_out,
+        "dropped": {
+            "rows": networks.lost_rows,
+            "for_all_measures": networks.incomplete,
+            "measures": [asdict(loss) for loss in networks.losses],
+        },
         "combos": len(networks.runs),
         "hyperparameters": {
             name: list(levels) for name, levels in zip(networks.hyperparameters, networks.levels, strict=True)
@@ -176,6 +203,8 @@ def _document(scored: TableScores, worst: int) -> dict[str, Any]:
         "skipped": scored.skipped,
         "scores": _plain(scored.scores),
         "worst_environments": [] if environments is None else _plain(environments),
+        "by_values": [] if scored.by_values is None else _plain(scored.by_values),
+        "noise_filter": [] if scored.noise is None else _plain(scored.noise),
     }
 
 
@@ -208,12 +237,12 @@ def _show(scored: TableScores, worst: int) -> None:
 
 
 def _summary(scored: TableScores) -> str:
+    from genbench.display.score_tables import losses
+
     networks = scored.networks
     text = f"{len(networks)} runs of {len(networks.runs)} combinations"
+    if networks.where:
+        text += f" with {' and '.join(networks.where)} ({networks.not_chosen} others not chosen)"
     if networks.left_out:
         text += f"; {networks.left_out} unconverged runs left out"
-    dropped = scored.scores.groupby("measure", sort=False)["dropped"].max()
-    short = [f"{name} {count}" for name, count in dropped.items() if count]
-    if short:
-        text += f"; rows without a reading: {', '.join(short)}"
-    return text
+    return "\n".join([text, *losses(networks)])

@@ -12,7 +12,9 @@ from genbench.scoring.all_scores import SCORES, TableScores
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ScoreTable", "score_tables", "worst_environments"]
+    from genbench.scoring.network_table import NetworkTable
+
+__all__ = ["ScoreTable", "losses", "score_tables", "worst_environments"]
 
 _MOST_TARGETS = 4
 
@@ -40,6 +42,23 @@ def score_tables(scored: TableScores) -> list[ScoreTable]:
     }
     present = set(scored.scores["score"])
     return [makers[name](scored, _of(scored, name)) for name in SCORES if name in present]
+
+
+def losses(networks: NetworkTable) -> list[str]:
+    """Which rows are left out for want of a reading, why, and for which columns; one sentence each."""
+    sentences = []
+    kinds: dict[tuple[int, int], list[str]] = {}
+    for loss in networks.losses:
+        kinds.setdefault((loss.rows, loss.infinite), []).append(loss.column)
+    for (rows, infinite), columns in kinds.items():
+        why = "infinite" if infinite == rows else "missing" if not infinite else f"missing or ({infinite}) infinite"
+        held = "row holds" if rows == 1 else "rows hold"
+        sentences.append(f"{rows} {held} no finite reading ({why}) in {', '.join(columns)}")
+    if sentences and networks.incomplete:
+        sentences.append(f"these {networks.incomplete} rows are left out for all measures")
+    elif sentences:
+        sentences.append("these rows are left out for these measures alone; --complete-rows does so for all")
+    return sentences
 
 
 def worst_environments(scored: TableScores, count: int) -> pd.DataFrame | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from genbench.display.score_tables import score_tables, worst_environments
+from genbench.display.score_tables import losses, score_tables, worst_environments
 from genbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,16 +23,21 @@ _WORST = 8
 """Environments in the drill-down of each measure."""
 
 
-def write_page(scored: TableScores, path: Path) -> None:
+def write_page(scored: TableScores, path: Path, by_values: Sequence[str] = ()) -> None:
     """Write the page of `score_page` to a file."""
     try:
-        path.write_text(score_page(scored), encoding="utf-8")
+        path.write_text(score_page(scored, by_values), encoding="utf-8")
     except OSError as problem:
         raise UserError(f"{path} cannot be written: {problem.strerror or problem}") from None
 
 
-def score_page(scored: TableScores) -> str:
-    """Tables of every score, the figures of 001 and 002, the CMS table of 000, and the drill-down."""
+def score_page(scored: TableScores, by_values: Sequence[str] = ()) -> str:
+    """Tables of every score, the figures of 001 and 002, the CMS table of 000, and the drill-down.
+
+    Parameters
+    ----------
+    by_values : measures whose sign-errors are drawn by pairs of values; the best one unless given.
+    """
     import jinja2
 
     template = files("genbench.report").joinpath("score_page.tmpl").read_text(encoding="utf-8")
@@ -41,7 +47,7 @@ def score_page(scored: TableScores) -> str:
         source=Path(networks.source).name,
         facts=_facts(scored),
         tables=score_tables(scored),
-        figures=_figures(scored),
+        figures=_figures(scored, by_values),
         spreads=_spreads(scored),
         failures=_failures(scored),
         skipped=scored.skipped,
@@ -54,25 +60,30 @@ def _facts(scored: TableScores) -> list[tuple[str, str]]:
         f"{name}: {', '.join(map(str, values))}"
         for name, values in zip(networks.hyperparameters, networks.levels, strict=True)
     ]
-    dropped = scored.scores.groupby("measure", sort=False)["dropped"].max()
-    short = [f"{name} ({count})" for name, count in dropped.items() if count]
     facts = [
         ("runs", f"{len(networks)} of {len(networks.runs)} combinations of hyperparameters"),
         ("hyperparameters", "; ".join(levels)),
         ("targets", ", ".join(networks.targets)),
     ]
+    if networks.where:
+        facts.insert(0, ("rows", f"{' and '.join(networks.where)}; {networks.not_chosen} others not chosen"))
     if networks.left_out:
         facts.append(("unconverged", f"{networks.left_out} runs left out"))
-    if short:
-        facts.append(("rows without a reading", ", ".join(short)))
+    if networks.losses:
+        facts.append(("rows without a reading", "; ".join(losses(networks))))
     return facts
 
 
-def _figures(scored: TableScores) -> dict[str, Any]:
+def _figures(scored: TableScores, by_values: Sequence[str]) -> dict[str, Any]:
     from markupsafe import Markup
 
     from genbench.display.figures import inline_svg
-    from genbench.display.score_figures import iid_ood_scatter, sign_error_cdfs
+    from genbench.display.score_figures import (
+        iid_ood_scatter,
+        noise_filter_bars,
+        sign_error_cdfs,
+        value_pair_cdfs,
+    )
 
     drawn: dict[str, Any] = {}
     if scored.environments is not None and not scored.environments.empty:
@@ -82,6 +93,17 @@ def _figures(scored: TableScores) -> dict[str, Any]:
         parts = list(dict.fromkeys(summary["part"]))
         figure = sign_error_cdfs(scored.environments, summary, measures, parts)
         drawn["sign_error"] = Markup(inline_svg(figure, "Sign-error of each measure by hyperparameter"))
+        if scored.by_values is not None and scored.options.family == "strict":
+            drawn["by_values"] = [
+                (name, Markup(inline_svg(
+                    value_pair_cdfs(scored.environments, scored.by_values, name),
+                    f"Sign-error of {name} by pairs of values",
+                )))
+                for name in by_values or measures[:1]
+            ]  # fmt: skip
+        if scored.noise is not None:
+            figure = noise_filter_bars(scored.noise, measures)
+            drawn["noise"] = Markup(inline_svg(figure, "Sign-error with and without the noise filter"))
     kendall = scored.scores[scored.scores["score"] == "kendall"]
     targets = list(scored.networks.targets)
     if len(targets) > 1 and not kendall.empty:

@@ -14,6 +14,7 @@ from genbench.scoring.bootstrap import RESAMPLES, affordable, interval, multipli
 from genbench.scoring.minimax import Minimax, Quadratics, solve_minimax
 from genbench.scoring.network_table import NetworkTable
 from genbench.scoring.pairs import number_rows
+from genbench.scoring.progress import Tick, quiet
 from genbench.scoring.tidy import tidy
 
 if TYPE_CHECKING:
@@ -96,7 +97,12 @@ def _fit_bias(problems: Quadratics, tolerance: float) -> Minimax:
 
 
 def affine_oracle(
-    networks: NetworkTable, *, target: str = "", resamples: int = RESAMPLES, seed: int = 0
+    networks: NetworkTable,
+    *,
+    target: str = "",
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    tick: Tick = quiet,
 ) -> pd.DataFrame:
     """min over a ≥ 0, b of max over environments of the mean of (a·C + b − gap)² (001 Eq. 9), solved exactly.
 
@@ -127,6 +133,7 @@ def affine_oracle(
             x = _standardised(table, name)
             constant = not x.any()
             by_combo = [table.combo_means(v, times) for v in (x * x, x, x * y)] + [means_y, means_yy]
+            tick(1 / (1 + len(networks.measures)))
             for family in families:
                 if not family.share.shape[0]:
                     continue  # too few readings for an environment of this family

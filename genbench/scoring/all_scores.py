@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -15,13 +17,14 @@ from genbench.scoring.independence import conditional_independence
 from genbench.scoring.kendall import granulated_kendall
 from genbench.scoring.network_table import NetworkTable
 from genbench.scoring.pgdl import pgdl_score
+from genbench.scoring.progress import Tick
 from genbench.scoring.robust import MIN_N_EFF, Family, robust_sign_error, sign_error_environments
 from genbench.scoring.spread import cms
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SCORES", "Options", "TableScores", "score_table"]
+__all__ = ["SCORES", "Options", "ScoreProgress", "TableScores", "score_table"]
 
 SCORES = {
     "sign_error": "robust sign-error (001)",
@@ -46,6 +49,27 @@ class Options:
     seed: int = 0
 
 
+class ScoreProgress(Protocol):
+    """Someone who is told how far the scores have come."""
+
+    def begin(self, score: str) -> None:
+        """A score is about to be computed."""
+
+    def advance(self, score: str, share: float) -> None:
+        """So much of it was done since the last call."""
+
+    def end(self, score: str) -> None:
+        """It is computed, or skipped."""
+
+
+class _Nobody:
+    def begin(self, score: str) -> None: ...
+
+    def advance(self, score: str, share: float) -> None: ...
+
+    def end(self, score: str) -> None: ...
+
+
 @dataclass(frozen=True, eq=False)
 class TableScores:
     """Every number about a table."""
@@ -59,12 +83,31 @@ class TableScores:
     skipped: dict[str, str]
     """Scores that the table has no columns for and measures without readings, with the reason."""
 
+    @cached_property
+    def by_values(self) -> pd.DataFrame | None:
+        """Sign-errors by pairs of values of one hyperparameter; None without the sign-error."""
+        from genbench.scoring.ablations import errors_by_values
+
+        return None if self.environments is None else errors_by_values(self.networks, self.environments)
+
+    @cached_property
+    def noise(self) -> pd.DataFrame | None:
+        """Sign-errors with and without the noise filter; None where it cannot be used."""
+        from genbench.scoring.ablations import noise_filter_effect
+
+        if self.environments is None or self.networks.test_size is None:
+            return None
+        return noise_filter_effect(
+            self.networks, target=self.options.target, min_n_eff=self.options.min_n_eff
+        )
+
 
 def score_table(
     networks: NetworkTable,
     scores: Sequence[str] = (),
     options: Options | None = None,
-    tell: Callable[[str], None] = lambda score: None,
+    progress: ScoreProgress | None = None,
+    workers: int = 1,
 ) -> TableScores:
     """Compute scores, all of them by default.
 
@@ -72,7 +115,7 @@ def score_table(
 
     Parameters
     ----------
-    tell : called with the name of each score before it is computed.
+    workers : scores that are computed at the same time; it changes no number.
     """
     import pandas as pd
 
@@ -85,16 +128,29 @@ def score_table(
         if count < 2
     }
     networks = networks.select([name for name in networks.measures if name not in skipped])
+    listener = progress or _Nobody()
     run = _calls(networks, chosen)
-    frames: list[pd.DataFrame] = []
-    for name in scores or SCORES:
-        tell(name)
+
+    def compute(name: str) -> pd.DataFrame | UserError:
+        listener.begin(name)
         try:
-            frames.append(run[name]())
+            return run[name](partial(listener.advance, name))
         except UserError as problem:
-            if scores:
-                raise
-            skipped[name] = str(problem)
+            return problem
+        finally:
+            listener.end(name)
+
+    frames: list[pd.DataFrame] = []
+    # Threads: the time goes to array code, which lets others run meanwhile.
+    with ThreadPoolExecutor(workers) as pool:
+        wanted = tuple(scores or SCORES)
+        for name, found in zip(wanted, pool.map(compute, wanted), strict=True):
+            if isinstance(found, UserError):
+                if scores:
+                    raise found
+                skipped[name] = str(found)
+            else:
+                frames.append(found)
     if not frames:
         raise UserError(next(iter(skipped.values())))
     environments = None
@@ -116,10 +172,10 @@ def _check(scores: Collection[str], networks: NetworkTable, options: Options) ->
     networks.target(options.target)
 
 
-def _calls(networks: NetworkTable, options: Options) -> dict[str, Callable[[], pd.DataFrame]]:
+def _calls(networks: NetworkTable, options: Options) -> dict[str, Callable[[Tick], pd.DataFrame]]:
     target, resamples, seed = options.target, options.resamples, options.seed
     return {
-        "sign_error": lambda: robust_sign_error(
+        "sign_error": lambda tick: robust_sign_error(
             networks,
             target=target,
             family=options.family,
@@ -127,12 +183,17 @@ def _calls(networks: NetworkTable, options: Options) -> dict[str, Callable[[], p
             min_n_eff=options.min_n_eff,
             resamples=resamples,
             seed=seed,
+            tick=tick,
         ),
-        "affine_oracle": lambda: affine_oracle(networks, target=target, resamples=resamples, seed=seed),
-        "kendall": lambda: granulated_kendall(networks, resamples=resamples, seed=seed),
-        "independence": lambda: conditional_independence(
-            networks, target=target, resamples=resamples, seed=seed
+        "affine_oracle": lambda tick: affine_oracle(
+            networks, target=target, resamples=resamples, seed=seed, tick=tick
         ),
-        "pgdl": lambda: pgdl_score(networks, target=target, resamples=resamples, seed=seed),
-        "cms": lambda: cms(networks, group_by=options.group_by, resamples=resamples, seed=seed),
+        "kendall": lambda tick: granulated_kendall(networks, resamples=resamples, seed=seed, tick=tick),
+        "independence": lambda tick: conditional_independence(
+            networks, target=target, resamples=resamples, seed=seed, tick=tick
+        ),
+        "pgdl": lambda tick: pgdl_score(networks, target=target, resamples=resamples, seed=seed, tick=tick),
+        "cms": lambda tick: cms(
+            networks, group_by=options.group_by, resamples=resamples, seed=seed, tick=tick
+        ),
     }

@@ -50,6 +50,10 @@ class Cells:
             raise UserError(f"{self._where(row, column)}: {written[row]!r} is not a number")
         return np.where(np.isfinite(numbers), numbers, np.nan)
 
+    def infinite(self, column: str) -> NDArray[np.bool_]:
+        """Which cells hold an infinite number."""
+        return np.isinf(self._parsed(column)[0])
+
     def numbers(self, column: str, *, low: float, high: float) -> NDArray[np.float64]:
         """Finite numbers within bounds."""
         numbers, wrong, written = self._parsed(column)

@@ -6,6 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
@@ -100,11 +101,13 @@ def find_columns(
 ) -> Columns:
     """Check the columns that were named and find the others by convention.
 
+    Where several columns may be named, a pattern such as `*_adjusted` stands for all that fit it.
     Hyperparameters are `hp.…`; measures are `complexity.…`, or without any such column those in
     `known_measures`, which also say which way a measure points; targets are `gap`, `gap_ood_…`,
     `test_error`, with or without `gen.` before them.
     """
     known = known_measures or {}
+    given = _without_patterns(given, names, source)
     for column in _named(given):
         if column not in names:
             raise UserError(f"{source}: no column {column!r}; {_suggest(column, names)}")
@@ -181,6 +184,28 @@ def _check_roles(columns: Columns, source: str) -> None:
                 f"{short_name(column)!r}; rename one"
             )
         shown[short_name(column)] = column
+
+
+def _without_patterns(given: Columns, names: Sequence[str], source: str) -> Columns:
+    """`complexity.*_adjusted` as the columns that fit it, in the table's order."""
+
+    def meant(name: str, among: Sequence[str]) -> list[str]:
+        if name in among or not any(mark in name for mark in "*?["):
+            return [name]
+        found = [column for column in among if fnmatchcase(column, name) or fnmatchcase(short_name(column), name)]
+        if not found:
+            raise UserError(f"{source}: no column fits {name!r}; {_suggest(name, among)}")
+        return found
+
+    def expanded(group: Sequence[str], among: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(column for name in group for column in meant(name, among)))
+
+    lists = ("hyperparameters", "measures", "ood", "converged", "unconverged")
+    found = replace(given, **{role: expanded(getattr(given, role), names) for role in lists})
+    measures = found.measures or _starting(names, "complexity.")
+    return replace(
+        found, **{role: expanded(getattr(given, role), measures) for role in ("higher_is_better", "logarithm")}
+    )
 
 
 def _named(given: Columns) -> list[str]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from genbench.scoring.bootstrap import multiplicities
 from genbench.scoring.network_table import NetworkTable
 from genbench.scoring.pairs import number_rows, pair_weights, pairs_within
+from genbench.scoring.progress import Tick, quiet
 
 __all__ = [
     "Environments",
@@ -130,7 +131,13 @@ def point_sums(networks: NetworkTable, target: str, noise_filter: bool, found: E
 
 
 def resampled_sums(
-    networks: NetworkTable, target: str, noise_filter: bool, found: Environments, resamples: int, seed: int
+    networks: NetworkTable,
+    target: str,
+    noise_filter: bool,
+    found: Environments,
+    resamples: int,
+    seed: int,
+    tick: Tick = quiet,
 ) -> Sums:
     """The sums of every resample: (resamples, environments), and (measures, resamples, environments)."""
     blocks = _Blocks(networks, target, noise_filter)
@@ -158,6 +165,7 @@ def resampled_sums(
             reading = networks.readings[:, place][blocks.rows]
             higher = np.sign(reading[first][:, :, None] - reading[second][:, None, :])
             wrong[place, :, part] = 0.5 * (weight[:, part] - weighed(signed * higher))
+        tick(len(first) / len(found))
     return Sums(wrong, weight, square)  # type: ignore[arg-type]
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from genbench.scoring.bootstrap import RESAMPLES, affordable, interval, multiplicities
-from genbench.scoring.conditioning import ConditioningSet, conditioning_sets, entropy_sum
-from genbench.scoring.kendall import overall_tau
+from genbench.scoring.conditioning import ConditioningSet, conditioning_sets, entropy_sum, find_views
 from genbench.scoring.network_table import NetworkTable
+from genbench.scoring.pair_counts import MINUS, PLUS, PairCounter
+from genbench.scoring.progress import Tick, part_of, quiet
 from genbench.scoring.tidy import tidy
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ __all__ = ["conditional_independence"]
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
-_CELLS = 2**21
-"""Numbers of one array; four times as many no longer fit a processor's cache, and take four times as long."""
+_CELLS = 2**25
+"""Numbers that the sums of one measure may take."""
 
 
 def _ncmi(up: Floats, gap: Floats) -> Floats:
@@ -30,17 +30,17 @@ def _ncmi(up: Floats, gap: Floats) -> Floats:
 
     Parameters
     ----------
-    up : (3, resamples, values, values) weight of pairs with V_C = + and V_G = −, 0, + in each group.
-    gap : (3, resamples, values, values) the same with any V_C.
+    up : (3, values, values, resamples) weight of pairs with V_C = + and V_G = −, 0, + in each group.
+    gap : (3, values, values, resamples) the same with any V_C.
     """
     # Swapping the two runs of a pair turns both signs and the group around.
-    down = np.swapaxes(up[::-1], -1, -2)
+    down = np.swapaxes(up[::-1], 1, 2)
     tie = gap - up - down
-    known = entropy_sum(gap.sum(axis=0)).sum(axis=(-2, -1))
-    by_gap = entropy_sum(gap).sum(axis=(0, -2, -1))
-    by_measure = 2 * entropy_sum(up.sum(axis=0)).sum(axis=(-2, -1))
-    by_measure += entropy_sum(tie.sum(axis=0)).sum(axis=(-2, -1))
-    by_both = 2 * entropy_sum(up).sum(axis=(0, -2, -1)) + entropy_sum(tie).sum(axis=(0, -2, -1))
+    known = entropy_sum(gap.sum(axis=0)).sum(axis=(0, 1))
+    by_gap = entropy_sum(gap).sum(axis=(0, 1, 2))
+    by_measure = 2 * entropy_sum(up.sum(axis=0)).sum(axis=(0, 1))
+    by_measure += entropy_sum(tie.sum(axis=0)).sum(axis=(0, 1))
+    by_both = 2 * entropy_sum(up).sum(axis=(0, 1, 2)) + entropy_sum(tie).sum(axis=(0, 1, 2))
     # Every sum is the total weight times an entropy, so the ratio needs no normalisation.
     entropy = known - by_gap
     information = by_both + known - by_gap - by_measure
@@ -49,69 +49,47 @@ def _ncmi(up: Floats, gap: Floats) -> Floats:
     return np.asarray(np.clip(ratio, 0.0, 1.0))
 
 
-class _Counter:
-    """Counts pairs of runs by group, each w_i·w_j times, a part of the (runs, runs) matrices at a time."""
-
-    def __init__(
-        self, networks: NetworkTable, gap: Floats, drawn: Singles, sets: list[ConditioningSet]
-    ) -> None:
-        rows, filled = networks.slots
-        self.combos, self.width = rows.shape
-        self.rows = rows.reshape(-1)
-        self.gap = gap[self.rows]
-        # (combos, width, resamples) multiplicity of the run in each slot, 0 in an empty one.
-        slots = (drawn[:, self.rows] * filled.reshape(-1)).T
-        self.weights = np.ascontiguousarray(slots.reshape(self.combos, self.width, len(drawn)))
-        self.sets = sets
-        self.onehot = np.concatenate([s.onehot for s in sets], axis=1)
-        self.chunk = max(1, int(_CELLS / (len(self.rows) * max(len(drawn), self.width))))
-
-    def counts(self, reading: Floats | None = None) -> list[Floats]:
-        """Per set, (3, resamples, values, values) weight of pairs with V_G = −, 0, +.
-
-        Parameters
-        ----------
-        reading : (rows,) counts only the pairs with V_C = + ; None counts all.
-        """
-        ordered = None if reading is None else reading[self.rows]
-        totals = np.zeros((3, self.weights.shape[-1], self.combos, self.onehot.shape[1]))
-        for start in range(0, self.combos, self.chunk):
-            stop = min(start + self.chunk, self.combos)
-            columns = slice(start * self.width, stop * self.width)
-            if ordered is None:
-                pairs = np.ones((len(self.rows), columns.stop - columns.start), dtype=np.float32)
-            else:
-                pairs = (ordered[:, None] > ordered[columns]).astype(np.float32)
-            # A run is not paired with itself.
-            pairs[np.arange(columns.start, columns.stop), np.arange(columns.stop - columns.start)] = 0.0
-            difference = self.gap[:, None] - self.gap[columns]
-            for number, with_sign in enumerate((difference < 0, difference == 0, difference > 0)):
-                totals[number] += self._sums(pairs * with_sign, start, stop) @ self.onehot[start:stop]
-        ends = np.cumsum([0, *(s.onehot.shape[1] for s in self.sets)])
-        return [s.onehot.T @ totals[..., i:j] for s, (i, j) in zip(self.sets, pairwise(ends), strict=True)]
-
-    def _sums(self, matrix: Singles, start: int, stop: int) -> Floats:
-        """(resamples, combos, stop − start) Σ w_i·w_j·matrix_ij over the runs of two combos."""
-        columns = matrix.reshape(len(matrix), stop - start, self.width).transpose(1, 0, 2)
-        half = np.matmul(columns, self.weights[start:stop])
-        blocks = half.reshape(stop - start, self.combos, self.width, -1)
-        return np.asarray(np.einsum("dckr,ckr->rcd", blocks, self.weights), dtype=np.float64)
+def _with_smaller(sets: list[ConditioningSet], largest: list[int], counts: list[Floats]) -> list[Floats]:
+    """Counts of every set from those of the largest ones: groups of a smaller set are made of theirs."""
+    by_place = dict(zip(largest, counts, strict=True))
+    everything = []
+    for number, one in enumerate(sets):
+        if number not in by_place:
+            parent = next(n for n in largest if set(one.places) <= set(sets[n].places))
+            value = np.zeros(sets[parent].values, dtype=np.int64)
+            value[sets[parent].label] = one.label
+            merge = np.eye(one.values)[value]
+            everything.append(np.einsum("sabr,ax,by->sxyr", by_place[parent], merge, merge, optimize=True))
+        else:
+            everything.append(by_place[number])
+    return everything
 
 
-def _all_ncmi(networks: NetworkTable, gap: Floats, drawn: Singles, sets: list[ConditioningSet]) -> Floats:
-    """(resamples, measures, sets)"""
+def _all_ncmi(
+    networks: NetworkTable, gap: Floats, drawn: Singles, sets: list[ConditioningSet], tick: Tick
+) -> tuple[Floats, Floats]:
+    """(resamples, measures, sets), and tau over all pairs, (measures,)."""
     result = np.full((len(drawn), len(networks.measures), len(sets)), np.nan)
-    wide = sum(s.onehot.shape[1] for s in sets)
-    step = max(1, int(_CELLS / (len(networks.runs) * wide)))
-    for start in range(0, len(drawn), step):
-        part = slice(start, start + step)
-        counter = _Counter(networks, gap, drawn[part], sets)
-        gaps = counter.counts()
-        for place in range(len(networks.measures)):
-            ups = counter.counts(networks.readings[:, place])
-            for number in range(len(sets)):
-                result[part, place, number] = _ncmi(ups[number], gaps[number])
-    return result
+    tau = np.full(len(networks.measures), np.nan)
+    size = max(len(s.places) for s in sets)
+    largest = [number for number, s in enumerate(sets) if len(s.places) == size]
+    cells = sum(view.cells**2 for view in find_views(networks, sets))
+    step = max(1, _CELLS // cells)
+    for begin in range(0, len(drawn), step):
+        part = slice(begin, begin + step)
+        counter = PairCounter(networks, gap, drawn[part], [sets[number] for number in largest])
+        gaps = _with_smaller(sets, largest, counter.all_pairs)
+        for start in range(0, len(networks.measures), counter.together):
+            readings = networks.readings[:, start : start + counter.together]
+            share = readings.size / networks.readings.size * len(drawn[part]) / len(drawn)
+            for place, counts in enumerate(counter.count(readings, part_of(tick, share))):
+                if begin == 0:
+                    # Of the first resample, the table itself; every unordered pair is in C_i > C_j once.
+                    agreement = counts[0][PLUS, ..., 0].sum() - counts[0][MINUS, ..., 0].sum()
+                    tau[start + place] = 2 * agreement / gaps[0][..., 0].sum()
+                for number, up in enumerate(_with_smaller(sets, largest, counts)):
+                    result[part, start + place, number] = _ncmi(up, gaps[number])
+    return result, tau
 
 
 def conditional_independence(
@@ -121,6 +99,7 @@ def conditional_independence(
     largest_set: int = 2,
     resamples: int = RESAMPLES,
     seed: int = 0,
+    tick: Tick = quiet,
 ) -> pd.DataFrame:
     """K of every measure, plug-in estimate over ordered pairs of distinct runs (002 C.2).
 
@@ -139,16 +118,16 @@ def conditional_independence(
     for table, dropped in networks.without_gaps():
         sets = conditioning_sets(table, range(largest_set + 1))
         names = ["+".join(s.names) or "(empty)" for s in sets]
-        combos = float(len(table.runs))
-        wide = sum(s.onehot.shape[1] for s in sets)
-        draws = affordable(resamples, 3 * (len(table) ** 2 + combos**2 * wide))
+        cells = sum(view.cells**2 for view in find_views(table, sets))
+        draws = affordable(resamples, len(table) ** 2 / 4 + 4.0 * len(table.runs) ** 2 + 10.0 * cells)
         gap = table.target(target)
         point = np.ones((1, len(table)), dtype=np.float32)
-        values = _all_ncmi(table, gap, np.concatenate([point, multiplicities(table, draws, seed)]), sets)
+        drawn = np.concatenate([point, multiplicities(table, draws, seed)])
+        share = len(table.measures) / max(1, len(networks.measures))
+        values, direction = _all_ncmi(table, gap, drawn, sets, part_of(tick, share))
         smallest = np.min(np.where(np.isnan(values), np.inf, values), axis=-1)
         smallest[np.isinf(smallest)] = np.nan
         low, high = interval(smallest[1:])
-        direction = overall_tau(table, target)
         for k, measure in enumerate(table.measures):
             common = {
                 "measure": measure,

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from genbench.scoring.bootstrap import RESAMPLES, affordable, interval, multiplicities
 from genbench.scoring.network_table import NetworkTable
 from genbench.scoring.pairs import number_rows, pairs_within
+from genbench.scoring.progress import Tick, part_of, quiet
 from genbench.scoring.tidy import tidy
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["granulated_kendall", "overall_tau"]
+__all__ = ["granulated_kendall"]
 
 Floats = NDArray[np.float64]
 # Cells of a (rows, rows) or (resamples, pairs) matrix held at once.
@@ -51,13 +52,7 @@ def _signs(values: Floats, axis: _Axis) -> Floats:
     return np.asarray(np.sign(values[axis.first] - values[axis.second]))
 
 
-def overall_tau(networks: NetworkTable, target: str = "") -> Floats:
-    """(measures,) mean over all pairs of runs of sgn(dC)·sgn(dG), for a table without missing readings."""
-    point = np.ones((1, len(networks)), dtype=np.float32)
-    return np.asarray(_overall(networks, networks.target(target), point)[0])
-
-
-def _overall(networks: NetworkTable, gap: Floats, drawn: NDArray[np.float32]) -> Floats:
+def _overall(networks: NetworkTable, gap: Floats, drawn: NDArray[np.float32], tick: Tick) -> Floats:
     """(resamples, measures) tau over all pairs, each counting the product of its multiplicities."""
     rows = len(networks)
     total = np.zeros((len(drawn), len(networks.measures)))
@@ -70,6 +65,7 @@ def _overall(networks: NetworkTable, gap: Floats, drawn: NDArray[np.float32]) ->
             total[:, place] += np.einsum(
                 "rj,rj->r", drawn[:, part] @ agreement.astype(np.float32), drawn, dtype=np.float64
             )
+        tick(len(gaps) / rows)
     pairs = np.square(drawn.sum(axis=1, dtype=np.float64)) - np.square(drawn).sum(axis=1, dtype=np.float64)
     ratio = np.divide(total, pairs[:, None], out=np.full_like(total, np.nan), where=pairs[:, None] > 0)
     return np.asarray(ratio)
@@ -93,7 +89,9 @@ def _psi(networks: NetworkTable, gap: Floats, axis: _Axis, drawn: NDArray[np.flo
         return np.asarray(sums[:, :-1] / sums[:, -1:])
 
 
-def granulated_kendall(networks: NetworkTable, *, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+def granulated_kendall(
+    networks: NetworkTable, *, resamples: int = RESAMPLES, seed: int = 0, tick: Tick = quiet
+) -> pd.DataFrame:
     """psi of every hyperparameter, their mean Psi and the overall tau, for the gap and every OOD gap.
 
         tau = mean over pairs of sgn(dC)·sgn(dG), no tie correction
@@ -120,7 +118,8 @@ def granulated_kendall(networks: NetworkTable, *, resamples: int = RESAMPLES, se
                 mean = np.mean([value for *_, value, _ in parts], axis=0)
                 means = np.mean([resampled for *_, resampled in parts], axis=0)
                 parts.insert(0, ("all", "Psi", len(axes), mean, means))
-            overall = _overall(table, gap, np.concatenate([point, drawn]))
+            share = len(table.measures) / len(networks.measures) / len(table.targets)
+            overall = _overall(table, gap, np.concatenate([point, drawn]), part_of(tick, share))
             count = len(table) * (len(table) - 1) // 2
             parts.append(("all", "tau", count, overall[0], overall[1:]))
             for part, statistic, count, value, resampled in parts:

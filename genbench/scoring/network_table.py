@@ -12,10 +12,21 @@ from numpy.typing import ArrayLike, NDArray
 from genbench.errors import UserError
 from genbench.scoring.pairs import number_rows
 
-__all__ = ["NetworkTable"]
+__all__ = ["Loss", "NetworkTable"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Rows that one measure has no finite reading for; they are left out for that measure alone."""
+
+    measure: str
+    column: str
+    rows: int
+    infinite: int
+    """Of these rows, those whose cell is infinite; the cells of the others are empty."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +61,16 @@ class NetworkTable:
     source: str = "the table"
     left_out: int = 0
     """Rows that were not taken because they are unconverged."""
+    where: tuple[str, ...] = ()
+    """Conditions that the rows were chosen by."""
+    not_chosen: int = 0
+    """Rows that did not meet them."""
+    losses: tuple[Loss, ...] = ()
+    """Measures without a finite reading somewhere."""
+    lost_rows: int = 0
+    """Rows that lack a finite reading of one measure or more."""
+    incomplete: int = 0
+    """Of these, the rows that were left out for all measures."""
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -132,7 +153,8 @@ class NetworkTable:
 
     def complete(self) -> NetworkTable:
         """Only the rows in which every measure has a finite reading."""
-        return self.take(np.asarray(np.isfinite(self.readings).all(axis=1)))
+        complete = np.asarray(np.isfinite(self.readings).all(axis=1))
+        return replace(self.take(complete), incomplete=self.incomplete + int((~complete).sum()))
 
     def without_gaps(self) -> Iterator[tuple[NetworkTable, int]]:
         """Tables without missing readings, each with the number of rows it lost; together all measures.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from genbench.scoring.bootstrap import RESAMPLES, affordable, interval, multiplicities
-from genbench.scoring.conditioning import ConditioningSet, conditioning_sets, entropy_sum
+from genbench.scoring.conditioning import ConditioningSet, conditioning_sets, entropy_sum, find_views, merging
 from genbench.scoring.network_table import NetworkTable
+from genbench.scoring.progress import Tick, part_of, quiet
 from genbench.scoring.tidy import tidy
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ Floats = NDArray[np.float64]
 # Means over seeds of equal values differ in the last bits; rounding makes them equal again.
 _DECIMALS = 12
 _CELLS = 2**22
+"""Numbers of the sums of several resamples."""
 
 
 def _ratio(both: Floats, up: Floats, larger: Floats) -> Floats:
@@ -40,35 +44,116 @@ def _ratio(both: Floats, up: Floats, larger: Floats) -> Floats:
     return np.asarray(np.clip(ratio, 0.0, 1.0))
 
 
-def _all_ratios(
-    networks: NetworkTable, gap: Floats, drawn: NDArray[np.float32], sets: list[ConditioningSet]
-) -> Floats:
-    """(resamples, measures, sets)"""
+def _kind(most: int) -> tuple[Any, int]:
+    """A type of numbers of which half of the bits can hold `most`, and half of its bits."""
+    kinds = ((np.uint8, 4), (np.uint16, 8), (np.uint32, 16), (np.uint64, 32))
+    return next((kind, bits) for kind, bits in kinds if most < 2**bits)
 
-    def orders(values: Floats, part: slice) -> NDArray[np.float32]:
-        """(resamples, combos, combos) V of combo means."""
-        means = np.round(networks.combo_means(values, drawn[part]), _DECIMALS)
-        return (means[:, :, None] > means[:, None, :]).astype(np.float32)
 
-    result = np.full((len(drawn), len(networks.measures), len(sets)), np.nan)
-    pairs = [np.outer(s.onehot.sum(axis=0), s.onehot.sum(axis=0)) for s in sets]
-    step = max(1, _CELLS // len(networks.runs) ** 2)
-    for start in range(0, len(drawn), step):
-        part = slice(start, start + step)
-        larger = orders(gap, part)
-        larger_shares = [s.group(larger) / count for s, count in zip(sets, pairs, strict=True)]
-        for place in range(len(networks.measures)):
-            up = orders(networks.readings[:, place], part)
-            both = up * larger
-            for number, (conditioning, count) in enumerate(zip(sets, pairs, strict=True)):
-                result[part, place, number] = _ratio(
-                    conditioning.group(both) / count, conditioning.group(up) / count, larger_shares[number]
+class _Counter:
+    """Counts ordered pairs of combos by V_C, V_G and group, one resample after the other.
+
+    A pair with x > x' counts 1, and `base` more if its gap is the larger one too. Small whole numbers are
+    added up over the cells of a view first (see `find_views`), so that both fit one byte.
+    """
+
+    def __init__(self, networks: NetworkTable, sets: list[ConditioningSet]) -> None:
+        self.views = find_views(networks, sets)
+        self.sets = sets
+        self.dtype, self.bits = _kind(max(int(np.bincount(view.label).max()) for view in self.views))
+        self.wide, self.wide_bits = _kind(max(int(np.bincount(s.label).max()) for s in sets))
+        self.to_cells = [merging(view.label, self.dtype) for view in self.views]
+        self.to_values = [
+            sparse.vstack([merging(label, self.wide) for label in view.sets.values()]).tocsr()
+            for view in self.views
+        ]
+        self.onehot = [np.eye(s.values, dtype=np.float32)[s.label] for s in sets]
+        self.pairs = [np.outer(one.sum(axis=0), one.sum(axis=0)) for one in self.onehot]
+
+    def larger(self, rank: NDArray[np.integer[Any]]) -> Any:
+        """(combos, combos) 1, and `base` where the first combo's gap is larger."""
+        code = np.full((len(rank), len(rank)), 1, dtype=self.dtype)
+        code += np.multiply(rank[:, None] > rank, self.dtype(2**self.bits), dtype=self.dtype)
+        return code
+
+    def rows(self, rank: NDArray[np.integer[Any]], larger: Any) -> list[Any]:
+        """Per view, (values of its sets, combos) pairs with x > x', and `base` for each with gap > gap' too."""
+        code = (rank[:, None] > rank) * larger
+        found = []
+        for to_cells, to_values in zip(self.to_cells, self.to_values, strict=True):
+            cells = to_cells @ code
+            # The sums over values are larger, so their halves are wider.
+            both, up = cells >> self.bits, cells & self.dtype(2**self.bits - 1)
+            found.append(to_values @ ((both.astype(self.wide) << self.wide_bits) | up))
+        return found
+
+    def shares(self, rows: list[Any]) -> Iterator[tuple[int, Floats, Floats]]:
+        """Number of a set, and (resamples, values, values) shares of pairs of each group; see `_ratio`.
+
+        Parameters
+        ----------
+        rows : per view, (resamples, values of its sets, combos).
+        """
+        for view, found in zip(self.views, rows, strict=True):
+            fields = [(found >> self.wide_bits), found & self.wide(2**self.wide_bits - 1)]
+            singles = [field.astype(np.float32) for field in fields]
+            start = 0
+            for number in view.sets:
+                stop = start + self.sets[number].values
+                # Whole numbers below 2^24 are added exactly in single precision.
+                both, up = (
+                    (field[:, start:stop] @ self.onehot[number]).astype(np.float64) for field in singles
                 )
+                yield number, both / self.pairs[number], up / self.pairs[number]
+                start = stop
+
+
+def _ranks(means: Floats) -> NDArray[np.integer[Any]]:
+    """(resamples, combos) whole numbers in the order of rounded means, equal where those are."""
+    rounded = np.round(means, _DECIMALS)
+    order = np.argsort(rounded, axis=1)
+    ordered = np.take_along_axis(rounded, order, axis=1)
+    rank = np.zeros(means.shape, dtype=np.int16 if means.shape[1] < 2**15 else np.int32)
+    rank[:, 1:] = np.cumsum(ordered[:, 1:] != ordered[:, :-1], axis=1)
+    result = np.empty_like(rank)
+    np.put_along_axis(result, order, rank, axis=1)
     return result
 
 
+def _all_ratios(
+    networks: NetworkTable, gap: Floats, drawn: NDArray[np.float32], sets: list[ConditioningSet], tick: Tick
+) -> Floats:
+    """(resamples, measures, sets)"""
+    result = np.full((len(drawn), len(networks.measures), len(sets)), np.nan)
+    counter = _Counter(networks, sets)
+    step = max(1, _CELLS // (len(networks.runs) * sum(s.values for s in sets)))
+    for start in range(0, len(drawn), step):
+        part = slice(start, start + step)
+        gaps = _ranks(networks.combo_means(gap, drawn[part]))
+        codes = [counter.larger(rank) for rank in gaps]
+        # Of the gap itself: larger than another and larger than another is the same.
+        own = _stacked([counter.rows(rank, code) for rank, code in zip(gaps, codes, strict=True)])
+        larger = {number: share for number, share, _ in counter.shares(own)}
+        for place in range(len(networks.measures)):
+            ranks = _ranks(networks.combo_means(networks.readings[:, place], drawn[part]))
+            found = _stacked([counter.rows(rank, code) for rank, code in zip(ranks, codes, strict=True)])
+            for number, both, up in counter.shares(found):
+                result[part, place, number] = _ratio(both, up, larger[number])
+            tick(len(gaps) / len(drawn) / len(networks.measures))
+    return result
+
+
+def _stacked(rows: list[list[Any]]) -> list[Any]:
+    return [np.stack(of_view) for of_view in zip(*rows, strict=True)]
+
+
 def pgdl_score(
-    networks: NetworkTable, *, target: str = "", resamples: int = RESAMPLES, seed: int = 0
+    networks: NetworkTable,
+    *,
+    target: str = "",
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    tick: Tick = quiet,
 ) -> pd.DataFrame:
     """100 · min over pairs of hyperparameters of (mean over groups of I(V_C; V_G)) / (mean of H(V_G)).
 
@@ -85,14 +170,14 @@ def pgdl_score(
     for table, dropped in networks.without_gaps():
         sets = conditioning_sets(table, [2])
         names = ["+".join(s.names) for s in sets]
-        wide = sum(s.onehot.shape[1] for s in sets)
-        draws = affordable(resamples, 0.5 * float(len(table.runs)) ** 2 * max(wide, 1))
+        # Comparing two combos, and adding up what came of it in every view.
+        draws = affordable(resamples, 5.0 * float(len(table.runs)) ** 2)
         point = np.ones((1, len(table)), dtype=np.float32)
         gap = table.target(target)
         if sets:
-            values = 100 * _all_ratios(
-                table, gap, np.concatenate([point, multiplicities(table, draws, seed)]), sets
-            )
+            drawn = np.concatenate([point, multiplicities(table, draws, seed)])
+            share = len(table.measures) / len(networks.measures)
+            values = 100 * _all_ratios(table, gap, drawn, sets, part_of(tick, share))
         else:
             values = np.full((1 + draws, len(table.measures), 1), np.nan)
         smallest = np.min(np.where(np.isnan(values), np.inf, values), axis=-1)

@@ -19,6 +19,7 @@ from genbench.scoring.environments import (
     resampled_sums,
 )
 from genbench.scoring.network_table import NetworkTable
+from genbench.scoring.progress import Tick, part_of, quiet
 from genbench.scoring.tidy import tidy
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def _statistics(errors: Floats) -> Floats:
+def statistics_over(errors: Floats) -> Floats:
     """(4, …) mean, median, 90th percentile and maximum over the last axis, NaN left out."""
     ordered = np.sort(np.moveaxis(errors, -1, 0), axis=0)
     present = (~np.isnan(ordered)).sum(axis=0)
@@ -60,6 +61,7 @@ def robust_sign_error(
     min_n_eff: float = MIN_N_EFF,
     resamples: int = RESAMPLES,
     seed: int = 0,
+    tick: Tick = quiet,
 ) -> pd.DataFrame:
     """Sign-error of every measure over environments, per hyperparameter and overall (001 Eq. 4–8).
 
@@ -85,14 +87,18 @@ def robust_sign_error(
         found = find_environments(table)
         sums = point_sums(table, target, noise_filter, found)
         draws = _draws(table, found, resamples)
-        drawn = resampled_sums(table, target, noise_filter, found, draws, seed) if draws else None
+        share = len(table.measures) / len(networks.measures)
+        drawn = None
+        if draws:
+            some = part_of(tick, share)
+            drawn = resampled_sums(table, target, noise_filter, found, draws, seed, some)
         if family == "pooled":
             found, label = pool_environments(table, found)
             sums = sums.pooled(label, len(found))
             drawn = drawn and drawn.pooled(label, len(found))
         errors = sums.sign_errors(min_n_eff)
         for part, places in _parts(table, found):
-            values = _statistics(errors[:, places])
+            values = statistics_over(errors[:, places])
             low = high = np.full_like(values, np.nan)
             kept = int(np.isfinite(errors[:, places]).all(axis=0).sum())
             if drawn is not None and kept:
@@ -157,7 +163,7 @@ def _intervals(drawn: Sums, places: Integers) -> tuple[Floats, Floats]:
     ends = []
     for wrong in drawn.wrong:
         some = Sums(wrong[:, places].astype(np.float64), drawn.weight[:, places], drawn.square[:, places])
-        ends.append(interval(_statistics(some.sign_errors(0.0)).T))
+        ends.append(interval(statistics_over(some.sign_errors(0.0)).T))
     low, high = (np.stack(end, axis=1) for end in zip(*ends, strict=True))
     return low, high
 

@@ -13,6 +13,7 @@ from genbench.errors import UserError
 from genbench.scoring.bootstrap import RESAMPLES, affordable, interval, multiplicities, quantile
 from genbench.scoring.network_table import NetworkTable
 from genbench.scoring.pairs import ranges
+from genbench.scoring.progress import Tick, quiet
 from genbench.scoring.tidy import tidy
 from genbench.scoring.weighted_median import weighted_medians
 
@@ -144,6 +145,7 @@ def cms(
     group_by: Sequence[str] = (),
     resamples: int = RESAMPLES,
     seed: int = 0,
+    tick: Tick = quiet,
 ) -> pd.DataFrame:
     """Conditional measure spread and its seed-adjusted excess (000 Eq. 13–20).
 
@@ -178,6 +180,7 @@ def cms(
                     [_four(np.abs(log[group.first] - log[group.second]), group) for log in logarithms.T]
                 )
                 resampled.append(_resampled(logarithms, group, drawn, generator))
+                tick(len(table.measures) / len(networks.measures) / len(deltas) / len(members))
                 seed_pairs = int(group.seed_only.sum())
                 counts.append([len(group.first), len(group.first), seed_pairs, len(group.first) - seed_pairs])
             by_group, by_draw = np.array(value), np.stack(resampled)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Mapping
+from itertools import count
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from genbench.errors import UserError
 from genbench.scoring.cells import Cells
 from genbench.scoring.columns import Columns, KnownMeasure, find_columns, short_name
-from genbench.scoring.network_table import NetworkTable
+from genbench.scoring.network_table import Loss, NetworkTable
+from genbench.scoring.where import Condition, chosen_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,11 +29,16 @@ def read_table(
     *,
     known_measures: Mapping[str, KnownMeasure] | None = None,
     keep_unconverged: bool = False,
+    where: Sequence[Condition] = (),
 ) -> NetworkTable:
     """The record table in a CSV or Parquet file; see `find_columns` for what columns mean."""
-    frame = read_frame(path)
     return table_from_frame(
-        frame, columns, source=str(path), known_measures=known_measures, keep_unconverged=keep_unconverged
+        read_frame(path),
+        columns,
+        source=str(path),
+        known_measures=known_measures,
+        keep_unconverged=keep_unconverged,
+        where=where,
     )
 
 
@@ -60,6 +67,9 @@ def _read_csv(path: Path) -> pd.DataFrame:
         reader = csv.reader(file, skipinitialspace=True, strict=True)
         try:
             header = [name.strip() for name in next(reader, [])]
+            if len(header) > 1 and not header[0]:
+                # pandas writes its index without a name, and calls it so when it reads it.
+                header[0] = next(name for n in count() if (name := f"Unnamed: {n}") not in header)
             _check_header(header, path)
             for row in reader:
                 if not row:
@@ -124,12 +134,22 @@ def table_from_frame(
     source: str = "the table",
     known_measures: Mapping[str, KnownMeasure] | None = None,
     keep_unconverged: bool = False,
+    where: Sequence[Condition] = (),
 ) -> NetworkTable:
-    """A pandas table as `NetworkTable`; a wrong cell raises a `UserError` that names its row and column."""
+    """A pandas table as `NetworkTable`; a wrong cell raises a `UserError` that names its row and column.
+
+    Parameters
+    ----------
+    where : only the rows that meet all of these conditions.
+    """
     found = find_columns([str(name) for name in frame.columns], columns or Columns(), source, known_measures)
-    reader = Cells(frame, source)
     if len(frame) == 0:
         raise UserError(f"{source} has no rows below its header; give one per trained network")
+    given = len(frame)
+    frame = chosen_rows(frame, where, source)
+    if len(frame) == 0:
+        raise UserError(f"{source}: no row has {' and '.join(map(str, where))}; drop one of the conditions")
+    reader = Cells(frame, source)
     everything = len(frame)
     if not keep_unconverged:
         # What an unconverged run left in its other columns does not matter.
@@ -167,9 +187,22 @@ def table_from_frame(
         group_by=_short_names(found.group_by),
         source=source,
         left_out=everything - len(frame),
+        where=tuple(map(str, where)),
+        not_chosen=given - everything,
+        losses=_losses(found.measures, np.stack(readings, axis=1), reader),
+        lost_rows=int(np.isnan(np.stack(readings, axis=1)).any(axis=1).sum()),
     )
     _check_population(networks, [str(name) for name in frame.index], found)
     return networks
+
+
+def _losses(columns: Sequence[str], readings: NDArray[np.float64], cells: Cells) -> tuple[Loss, ...]:
+    """Measures that lack a finite reading somewhere, and why."""
+    return tuple(
+        Loss(short_name(column), column, int(missing.sum()), int(cells.infinite(column).sum()))
+        for column, missing in zip(columns, np.isnan(readings).T, strict=True)
+        if missing.any()
+    )
 
 
 def _check_population(networks: NetworkTable, rows: list[str], columns: Columns) -> None:
