@@ -8,22 +8,26 @@ are adjusted, residuals of the truth are permuted, and all measures follow from 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from genbench.scoring.adjust import Adjustment
 from genbench.scoring.signed_pairs import SignedPairs
 
-__all__ = ["PERMUTATIONS", "freedman_lane_p", "null_sign_errors", "permutation_p"]
+__all__ = ["PERMUTATIONS", "freedman_lane_p", "null_sign_errors", "permutation_p", "tie_pattern"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 PERMUTATIONS = 20_000
 _AT_ONCE = 2_000
-_NUMBERS_AT_ONCE = 2**22
 _EQUAL = 1e-6
 """Sums of weights in single precision that differ by less are the same."""
+_FEW_TIES = 0.05
+"""Share of tied pairs up to which a null distribution without ties is used: it is a little wider, so p-values
+are a little too large, and readings that were rounded when they were written need no pass of their own."""
 
 
 def permutation_p(
@@ -42,11 +46,13 @@ def permutation_p(
     """
     found = np.ones(readings.shape[1])
     observed = pairs.sign_errors(readings)
-    # Some readings say the same of all pairs; they need no permutation.
-    says = (pairs.claims(readings) != 0).any(axis=0)
+    # Readings that say the same of all pairs need no permutation.
+    tied = pairs.weight @ (pairs.claims(readings) == 0)
+    untied = tie_pattern(np.arange(len(groups), dtype=np.float64), groups)
     patterns: dict[bytes, list[int]] = {}
-    for place in np.flatnonzero(says):
-        patterns.setdefault(_pattern(readings[:, place], groups).tobytes(), []).append(int(place))
+    for place in np.flatnonzero(tied < 1 - _EQUAL):
+        own = untied if tied[place] <= _FEW_TIES else tie_pattern(readings[:, place], groups)
+        patterns.setdefault(own.tobytes(), []).append(int(place))
     if not patterns:
         return found
     sorted_ranks = [np.frombuffer(key, dtype=np.int32) for key in patterns]
@@ -58,7 +64,7 @@ def permutation_p(
     return found
 
 
-def _pattern(values: Floats, groups: Integers) -> NDArray[np.int32]:
+def tie_pattern(values: Floats, groups: Integers) -> NDArray[np.int32]:
     """(networks,) ranks of all values, ties alike, sorted within each group; groups one after the other.
 
     Without ties it is the same for all readings where groups do not mix: only order within a group counts.
@@ -92,11 +98,8 @@ def null_sign_errors(
     order = np.argsort(groups, kind="stable")
     sizes = np.bincount(groups)
     kind = np.int16 if len(groups) < 2**15 else np.int32
-    by_first = np.argsort(pairs.first, kind="stable")
-    first, second = pairs.first[by_first], pairs.second[by_first]
-    signed = pairs.signed[by_first].astype(np.float32)
-    rows, begins = np.unique(first, return_index=True)
-    ends = np.append(begins[1:], len(first))
+    rows = _Rows(pairs)
+    signed = pairs.signed[rows.order].astype(np.float32)
     agreement = np.zeros((len(patterns), permutations))
     for begin in range(0, permutations, _AT_ONCE):
         count = min(_AT_ONCE, permutations - begin)
@@ -104,12 +107,26 @@ def null_sign_errors(
         for number, pattern in enumerate(patterns):
             ranks = pattern.astype(kind)[place]
             total = np.zeros(count, dtype=np.float64)
-            for row, low, high in zip(rows, begins, ends, strict=True):
-                others = ranks[second[low:high]]
+            for row, low, high in rows:
+                others = ranks[rows.second[low:high]]
                 total += signed[low:high] @ (ranks[row] > others).astype(np.float32)
                 total -= signed[low:high] @ (ranks[row] < others).astype(np.float32)
             agreement[number, begin : begin + count] = total
     return np.asarray(0.5 * (1 - agreement))
+
+
+class _Rows:
+    """Pairs by their first network: blocks of comparisons that stay in the processor's cache."""
+
+    def __init__(self, pairs: SignedPairs) -> None:
+        self.order = np.argsort(pairs.first, kind="stable")
+        self.second = pairs.second[self.order]
+        self._first, self._begin = np.unique(pairs.first[self.order], return_index=True)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        """The first network, and where its pairs begin and end."""
+        ends = np.append(self._begin[1:], len(self.second))
+        return zip(self._first.tolist(), self._begin.tolist(), ends.tolist(), strict=True)
 
 
 def _permuted(
@@ -151,21 +168,23 @@ def freedman_lane_p(
     generator = np.random.default_rng(seed)
     order = np.argsort(adjusted.architecture, kind="stable")
     sizes = np.bincount(adjusted.architecture)
-    claims = pairs.claims(entering).astype(np.float32)
+    rows = _Rows(pairs)
+    claims = pairs.claims(entering)
     observed = pairs.signed @ claims
-    weight = (pairs.weight / len(residuals)).astype(np.float32)
+    weighed = ((pairs.weight / len(residuals))[:, None] * claims)[rows.order].astype(np.float32)
     basis = adjusted.basis.astype(np.float32)
     reached = np.zeros(entering.shape[1])
-    at_once = max(1, min(_AT_ONCE, _NUMBERS_AT_ONCE // max(1, len(pairs))))
-    for begin in range(0, permutations, at_once):
-        place = order[_permuted(order, sizes, min(at_once, permutations - begin), generator)]
-        signs = np.zeros((len(pairs), place.shape[1]), dtype=np.float32)
+    for begin in range(0, permutations, _AT_ONCE):
+        place = order[_permuted(order, sizes, min(_AT_ONCE, permutations - begin), generator)]
+        agreement = np.zeros((place.shape[1], entering.shape[1]))
         for own in residuals.astype(np.float32):
             drawn = own[place]
             drawn -= basis @ (basis.T @ drawn)
-            first, second = drawn[pairs.first], drawn[pairs.second]
-            signs += (first > second).view(np.int8) - (first < second).view(np.int8)
-        signs *= weight[:, None]
-        reached += (signs.T @ claims >= observed - _EQUAL).sum(axis=0)
+            for row, low, high in rows:
+                others = drawn[rows.second[low:high]]
+                signs = np.greater(drawn[row], others, out=np.empty_like(others), casting="unsafe")
+                signs -= drawn[row] < others
+                agreement += signs.T @ weighed[low:high]
+        reached += (agreement >= observed - _EQUAL).sum(axis=0)
     # A reading that ties all pairs reaches what it has in every permutation: p = 1.
     return np.asarray((1 + reached) / (1 + permutations))

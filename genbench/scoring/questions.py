@@ -19,7 +19,7 @@ from genbench.scoring.known_networks import KnownNetworks
 from genbench.scoring.permutations import PERMUTATIONS, freedman_lane_p, permutation_p
 from genbench.scoring.signed_pairs import SignedPairs, pairs_of_groups
 
-__all__ = ["QUESTIONS", "Question", "ask"]
+__all__ = ["QUESTIONS", "Question", "ask", "ask_chance"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -68,10 +68,16 @@ class Question:
 
 def ask(known: KnownNetworks) -> dict[str, Question | str]:
     """Every question about networks without gaps, or in one sentence why it cannot be asked."""
-    return {"chance": _chance(known), "size": _size(known), "fit": _fit(known), "settings": _settings(known)}
+    return {
+        "chance": ask_chance(known),
+        "size": _size(known),
+        "fit": _fit(known),
+        "settings": _settings(known),
+    }
 
 
-def _chance(known: KnownNetworks) -> Question | str:
+def ask_chance(known: KnownNetworks) -> Question | str:
+    """The first question alone."""
     if not len(known.headline):
         return (
             "no environment has 12 effective pairs; it needs more seeds"

@@ -171,6 +171,7 @@ def table_from_frame(
     flipped = frozenset(_short_names(found.higher_is_better))
     measures = _short_names(found.measures)
     signs = np.array([-1.0 if name in flipped else 1.0 for name in measures])
+    accuracy = _side_column(found.train_accuracy, frame)
     networks = NetworkTable(
         hyperparameters=_short_names(found.hyperparameters),
         codes=np.stack([codes for codes, _ in coded], axis=1),
@@ -184,6 +185,9 @@ def table_from_frame(
         | (frozenset(_short_names(found.logarithm)) & set(measures)),
         test_error=_test_error(found, reader),
         test_size=_test_size(found, reader),
+        training_loss=_side_column(found.train_loss, frame),
+        training_error=None if accuracy is None else 1 - accuracy,
+        weights=_side_column(found.size, frame),
         group_by=_short_names(found.group_by),
         source=source,
         left_out=everything - len(frame),
@@ -248,6 +252,16 @@ def _test_error(columns: Columns, cells: Cells) -> NDArray[np.float64] | None:
     if columns.test_accuracy:
         return 1 - cells.numbers(columns.test_accuracy, low=0, high=1)
     return None
+
+
+def _side_column(name: str, frame: pd.DataFrame) -> NDArray[np.float64] | None:
+    """Numbers that most scores do without: a cell that is none is NaN, and questions that need it not asked."""
+    import pandas as pd
+
+    if not name:
+        return None
+    values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
+    return values if np.isfinite(values).any() else None
 
 
 def _test_size(columns: Columns, cells: Cells) -> NDArray[np.float64] | None:

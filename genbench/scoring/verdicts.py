@@ -13,14 +13,16 @@ from genbench.scoring.bootstrap import RESAMPLES
 from genbench.scoring.intervals import Spread, cluster_intervals, paired_p
 from genbench.scoring.known_networks import KnownNetworks
 from genbench.scoring.permutations import PERMUTATIONS
-from genbench.scoring.questions import QUESTIONS, ask
+from genbench.scoring.questions import QUESTIONS, ask, ask_chance
 from genbench.scoring.resample_networks import draw_networks
 
 __all__ = [
     "LEVEL",
     "Answer",
     "BoardVerdict",
+    "Headlines",
     "MeasureVerdict",
+    "headlines",
     "holm",
     "judge",
     "surely_better",
@@ -97,7 +99,7 @@ def judge(
         missing or infinite value leaves that network out for that measure.
     """
     names = list(readings)
-    values = np.array([readings[name] for name in names], dtype=np.float64).reshape(len(names), len(known)).T
+    values = _as_array(known, readings)
     draws = draw_networks(known.cluster, known.family, resamples, seed)
     answers: dict[str, dict[str, Answer]] = {name: {} for name in names}
     spreads: list[Spread] = []
@@ -119,11 +121,9 @@ def judge(
                 spreads.append(spread)
                 spread_of += pattern
     answered = _with_holm(answers)
-    paired = np.full((len(names), len(names)), np.nan)
-    if spreads:
-        headlines = np.array([answered[names[place]]["chance"].value for place in spread_of])
-        paired[np.ix_(spread_of, spread_of)] = paired_p(headlines, Spread.together(spreads))
-    ranks = _ranks([answered[name]["chance"].value for name in names], paired)
+    found = [answered[name]["chance"].value for name in names]
+    paired = _paired(np.array(found, dtype=np.float64), spreads, spread_of)
+    ranks = _ranks(found, paired)
     return BoardVerdict(
         measures={
             name: MeasureVerdict(
@@ -134,6 +134,55 @@ def judge(
         cannot_ask={name: asked for name, asked in ask(known).items() if isinstance(asked, str)},
         paired=paired,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Headlines:
+    """Headline sign-errors of several readings; NaN where there is none."""
+
+    values: Floats
+    low: Floats
+    high: Floats
+    paired: Floats
+    """(readings, readings) p-values that two are the same."""
+
+
+def headlines(
+    known: KnownNetworks, readings: Mapping[Any, ArrayLike], *, resamples: int = RESAMPLES, seed: int = 0
+) -> Headlines:
+    """The sign-errors of `judge` with their intervals and paired tests, and no more."""
+    array = _as_array(known, readings)
+    finite = np.isfinite(array)
+    draws = draw_networks(known.cluster, known.family, resamples, seed)
+    numbers = np.full((3, len(readings)), np.nan)
+    spreads: list[Spread] = []
+    order: list[int] = []
+    for pattern in _patterns(finite):
+        rows = finite[:, pattern[0]]
+        some = known if rows.all() else known.take(rows)
+        asked = ask_chance(some)
+        if isinstance(asked, str):
+            continue
+        own = array[rows][:, pattern]
+        low, high, spread = cluster_intervals(asked, some, own, draws.of(rows))
+        numbers[:, pattern] = asked.pairs.sign_errors(own), low, high
+        spreads.append(spread)
+        order += pattern
+    values, low, high = numbers
+    return Headlines(values, low, high, _paired(values, spreads, order))
+
+
+def _as_array(known: KnownNetworks, readings: Mapping[Any, ArrayLike]) -> Floats:
+    rows = [np.asarray(values, dtype=np.float64) for values in readings.values()]
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(known)).T
+
+
+def _paired(values: Floats, spreads: list[Spread], order: list[int]) -> Floats:
+    """(readings, readings); `order` are the places of those in `spreads`."""
+    paired = np.full((len(values), len(values)), np.nan)
+    if spreads:
+        paired[np.ix_(order, order)] = paired_p(values[order], Spread.together(spreads))
+    return paired
 
 
 def _patterns(finite: NDArray[np.bool_]) -> list[list[int]]:
@@ -188,9 +237,9 @@ def surely_better(values: Floats, paired: Floats, place: int) -> NDArray[np.bool
     return sure
 
 
-def _ranks(headlines: list[float | None], paired: Floats) -> list[int | None]:
-    values = np.array([np.nan if value is None else value for value in headlines])
+def _ranks(found: list[float | None], paired: Floats) -> list[int | None]:
+    values = np.array(found, dtype=np.float64)
     return [
         None if value is None else 1 + int(surely_better(values, paired, place).sum())
-        for place, value in enumerate(headlines)
+        for place, value in enumerate(found)
     ]
