@@ -23,6 +23,7 @@ Integers = NDArray[np.int64]
 
 PERMUTATIONS = 20_000
 _AT_ONCE = 2_000
+_PAIRS_AT_ONCE = 1_000
 _EQUAL = 1e-6
 """Sums of weights in single precision that differ by less are the same."""
 _FEW_TIES = 0.05
@@ -128,6 +129,17 @@ class _Rows:
         ends = np.append(self._begin[1:], len(self.second))
         return zip(self._first.tolist(), self._begin.tolist(), ends.tolist(), strict=True)
 
+    def blocks(self, pairs: int) -> Iterator[tuple[int, int, list[tuple[int, int, int]]]]:
+        """Rows together until there are so many pairs: where they begin and end, and the rows."""
+        members: list[tuple[int, int, int]] = []
+        for row in self:
+            members.append(row)
+            if row[2] - members[0][1] >= pairs:
+                yield members[0][1], row[2], members
+                members = []
+        if members:
+            yield members[0][1], members[-1][2], members
+
 
 def _permuted(
     order: Integers, sizes: Integers, count: int, generator: np.random.Generator
@@ -180,10 +192,12 @@ def freedman_lane_p(
         for own in residuals.astype(np.float32):
             drawn = own[place]
             drawn -= basis @ (basis.T @ drawn)
-            for row, low, high in rows:
-                others = drawn[rows.second[low:high]]
-                signs = np.greater(drawn[row], others, out=np.empty_like(others), casting="unsafe")
-                signs -= drawn[row] < others
+            for low, high, members in rows.blocks(_PAIRS_AT_ONCE):
+                signs = np.empty((high - low, drawn.shape[1]), dtype=np.float32)
+                for row, begin_row, end_row in members:
+                    others, part = drawn[rows.second[begin_row:end_row]], signs[begin_row - low : end_row - low]
+                    np.greater(drawn[row], others, out=part, casting="unsafe")
+                    part -= drawn[row] < others
                 agreement += signs.T @ weighed[low:high]
         reached += (agreement >= observed - _EQUAL).sum(axis=0)
     # A reading that ties all pairs reaches what it has in every permutation: p = 1.
