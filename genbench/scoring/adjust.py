@@ -5,7 +5,7 @@ with slopes of their own in each family. The residuals are what the covariates d
 
 A straight line is not enough: a measure may be any function of the training loss, and on `nin-digits` 45 %
 of random functions of it passed the question for fit when log loss entered as a line, 2 % as a curve. So
-covariates enter as curves, and settings with products of two, as far as the number of networks allows.
+covariates enter as curves, and settings with what they do together, as far as the number of networks allows.
 """
 
 from __future__ import annotations

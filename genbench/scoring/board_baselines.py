@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = ["Baseline", "baseline_readings", "judge_baselines", "settings_effect"
 Floats = NDArray[np.float64]
 
 _FOLDS = 5
+_DEALS = 10
 _DRAWS = 1000
 
 
@@ -75,7 +77,7 @@ def settings_effect(known: KnownNetworks, seed: int = 0) -> Floats | None:
 
     A linear model with additive effects of the settings, fitted within a family to the mean truth over
     slices; combos are dealt into five folds, and each fold is predicted by a model of the other four, so that
-    no network is judged by a model that saw it or another seed of its combo.
+    no network is judged by a model that saw it or another seed of its combo. The mean over ten deals.
     """
     if not any(len(set(values)) > 1 for values in known.settings.values()):
         return None
@@ -84,15 +86,16 @@ def settings_effect(known: KnownNetworks, seed: int = 0) -> Floats | None:
     combos = int(combo.max()) + 1
     if combos < _FOLDS:
         return None
-    fold = (np.random.default_rng(seed).permutation(combos) % _FOLDS)[combo]
+    generator = np.random.default_rng(seed)
+    folds = [(generator.permutation(combos) % _FOLDS)[combo] for _ in range(_DEALS)]
     effects = np.column_stack([np.ones(len(known)), additive_effects(known.settings)])
     expected = np.zeros(len(known))
     for family in np.unique(known.family):
-        for number in range(_FOLDS):
-            own = known.family == family
+        own = known.family == family
+        for fold, number in product(folds, range(_FOLDS)):
             fitted, judged = own & (fold != number), own & (fold == number)
             slopes, *_ = np.linalg.lstsq(effects[fitted], truth[fitted])
-            expected[judged] = effects[judged] @ slopes
+            expected[judged] += effects[judged] @ slopes / _DEALS
     # Predictions for two seeds of a combo are the same but for rounding, which must order nothing.
     return np.asarray(np.round(expected, 10))
 

@@ -40,7 +40,8 @@ _KNOWN_FROM = 400
 class FalsePasses:
     """How often empty measures of one kind pass a question that they must fail, at the nominal 5 %."""
 
-    kind: str
+    empty: str
+    """The kind, as in `EMPTY`."""
     question: str
     share: float | None
     """None where it cannot be asked, or there are no such measures here."""
@@ -129,17 +130,17 @@ def _false_passes(
 ) -> list[FalsePasses]:
     asked = ask(known)
     found = []
-    for kind in EMPTY:
-        readings = kind.make(known, measures, generator)
+    for empty in EMPTY:
+        readings = empty.make(known, measures, generator)
         for name in QUESTIONS:
             question = asked[name]
-            if name not in kind.must_fail:
+            if name not in empty.must_fail:
                 continue
             if readings is None or isinstance(question, str):
-                found.append(FalsePasses(kind.name, name, None, 0))
+                found.append(FalsePasses(empty.name, name, None, 0))
                 continue
             p = question.p(question.entering(readings), permutations)
-            found.append(FalsePasses(kind.name, name, float(np.mean(p <= LEVEL)), measures))
+            found.append(FalsePasses(empty.name, name, float(np.mean(p <= LEVEL)), measures))
     return found
 
 

@@ -195,7 +195,10 @@ def freedman_lane_p(
             for low, high, members in rows.blocks(_PAIRS_AT_ONCE):
                 signs = np.empty((high - low, drawn.shape[1]), dtype=np.float32)
                 for row, begin_row, end_row in members:
-                    others, part = drawn[rows.second[begin_row:end_row]], signs[begin_row - low : end_row - low]
+                    others, part = (
+                        drawn[rows.second[begin_row:end_row]],
+                        signs[begin_row - low : end_row - low],
+                    )
                     np.greater(drawn[row], others, out=part, casting="unsafe")
                     part -= drawn[row] < others
                 agreement += signs.T @ weighed[low:high]

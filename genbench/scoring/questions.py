@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genbench.scoring.adjust import Adjustment, additive_effects, adjustment, curves, products
-from genbench.scoring.known_networks import KnownNetworks
+from genbench.scoring.known_networks import KnownNetworks, numbered
 from genbench.scoring.permutations import PERMUTATIONS, freedman_lane_p, permutation_p
 from genbench.scoring.signed_pairs import SignedPairs, pairs_of_groups
 
@@ -31,8 +31,8 @@ _SMALLEST_LOSS = 1e-12
 _MOST_PIECES = 16
 _NETWORKS_PER_PIECE = 15
 """Of the curve in which training loss and error enter."""
-_NETWORKS_PER_PRODUCT = 3
-"""Networks of a family for each column of settings, or products are left out."""
+_NETWORKS_PER_COLUMN = 3
+"""Networks of a family for each column of settings, or what settings do together is left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,10 +117,17 @@ def _settings(known: KnownNetworks) -> Question | str:
         return "no two networks have the same settings, and " + equal
     if not known.settings:
         return "no two networks have the same settings, and no setting is known that could be adjusted for"
+    return _adjusted(known, _settings_columns(known), "settings")
+
+
+def _settings_columns(known: KnownNetworks) -> Floats:
+    """Additive effects of the settings, with as much of what two or more do together as networks allow."""
+    room = _smallest_family(known) // _NETWORKS_PER_COLUMN
+    combos = numbered(list(zip(*known.settings.values(), strict=True)))
+    if combos.max() < room:
+        return np.eye(int(combos.max()) + 1)[combos]
     columns, more = additive_effects(known.settings), products(known.settings)
-    if _NETWORKS_PER_PRODUCT * (columns.shape[1] + more.shape[1]) <= _smallest_family(known):
-        columns = np.column_stack([columns, more])
-    return _adjusted(known, columns, "settings")
+    return np.column_stack([columns, more]) if columns.shape[1] + more.shape[1] <= room else columns
 
 
 def _smallest_family(known: KnownNetworks) -> int:

@@ -20,7 +20,7 @@ from genbench.scoring.where import Condition, chosen_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["read_frame", "read_table", "table_from_frame"]
+__all__ = ["networks_from_frame", "read_frame", "read_table", "table_from_frame"]
 
 
 def read_table(
@@ -209,6 +209,34 @@ def _losses(columns: Sequence[str], readings: NDArray[np.float64], cells: Cells)
     )
 
 
+def networks_from_frame(frame: pd.DataFrame, *, source: str) -> NetworkTable:
+    """The rows of a frame without measures, one network each: `hp.…`, `seed`, `gap` and what else is known.
+
+    Nothing is asked of them: they may have one seed alone, or settings that do not vary.
+    """
+    names = [str(name) for name in frame.columns]
+    settings = [name for name in names if name.startswith("hp.")]
+    reader = Cells(frame.astype(object), source)
+    coded = [reader.levels(name) for name in settings]
+    accuracy = _side_column("train_accuracy" if "train_accuracy" in names else "", frame)
+    return NetworkTable(
+        hyperparameters=_short_names(settings),
+        codes=np.stack([codes for codes, _ in coded], axis=1)
+        if coded
+        else np.zeros((len(frame), 0), dtype=np.int64),
+        levels=tuple(levels for _, levels in coded),
+        seeds=reader.levels("seed")[0],
+        targets={"gap": reader.numbers("gap", low=-1, high=1)},
+        measures=(),
+        readings=np.zeros((len(frame), 0)),
+        test_size=reader.numbers("test_size", low=1, high=np.inf) if "test_size" in names else None,
+        training_loss=_side_column("train_loss" if "train_loss" in names else "", frame),
+        training_error=None if accuracy is None else 1 - accuracy,
+        weights=_side_column("parameters" if "parameters" in names else "", frame),
+        source=source,
+    )
+
+
 def _check_population(networks: NetworkTable, rows: list[str], columns: Columns) -> None:
     source = networks.source
     if len(networks) == 1:
@@ -255,7 +283,7 @@ def _test_error(columns: Columns, cells: Cells) -> NDArray[np.float64] | None:
 
 
 def _side_column(name: str, frame: pd.DataFrame) -> NDArray[np.float64] | None:
-    """Numbers that most scores do without: a cell that is none is NaN, and questions that need it not asked."""
+    """Numbers that most scores do without; a cell that is none is NaN, and what needs it is not asked."""
     import pandas as pd
 
     if not name:
