@@ -154,8 +154,8 @@ def test_a_ctrl_c_that_is_swallowed_stops_the_run_all_the_same(tmp_path) -> None
         def busy(self):
             return self.taken
 
-        def submit(self, slot, cell, parents, out) -> None:
-            self.taken.append(cell)
+        def submit(self, slot, trip) -> None:
+            self.taken += [one.cell for one in trip]
 
         def wait(self, seconds):
             return []
@@ -215,8 +215,8 @@ def test_quick_results_are_marked_and_kept_apart(run, tmp_path, reference) -> No
     assert quick.returncode == 0, quick.stderr
     assert '"quick": true' in quick.stdout
     added = finished(reference) - full
-    # Two pools of images; a stack, its evidence and its one network; readings, with two more baselines.
-    assert len(added) == 2 + 3 + len(MEASURES) + 2
+    # Two pools of images; a stack and its evidence; readings, with two more baselines.
+    assert len(added) == 2 + 2 + len(MEASURES) + 2
     text = run("run", "--measure", "path_norm", "--suite", "tiny.toml", "--store", "reference", "--quick")
     assert "tiny (quick)" in text.stdout
     assert "not comparable with full results" in text.stdout

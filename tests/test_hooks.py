@@ -123,7 +123,9 @@ def test_all_examples_are_found_without_a_problem(folder: Path) -> None:
     for hook in DOCUMENTED:
         report = reports[f"plugin_of_{hook}"]
         assert report["problems"] == []
-        assert list(report["offers"]) == [hook.removeprefix("genbench_")]
+        # What is prepared is a measure's.
+        offers = "measures" if hook == "genbench_prepare" else hook.removeprefix("genbench_")
+        assert list(report["offers"]) == [offers]
         assert report["heavy_imports"] == []
 
 
@@ -196,6 +198,23 @@ def test_genbench_datasets(folder: Path) -> None:
     assert {reading["value"] for reading in readings.values()} == {42.0}
     listed = json.loads(genbench_in(folder, "datasets", "bars", "--json"))
     assert (listed[0]["status"], listed[0]["classes"]) == ("ready", 4)
+
+
+def test_genbench_prepare(folder: Path) -> None:
+    """It is called once, in the process that readings are forked from."""
+    (folder / "tiny.toml").write_text(TINY_SUITE)
+    (folder / "prepared.py").write_text(
+        "import os\nimport genbench\n\nPREPARED = []\n\n"
+        "@genbench.measure\ndef prepared(subject):\n    'By which process.'\n    return PREPARED[0]\n\n"
+        "@genbench.hookimpl\ndef genbench_measures():\n    return [prepared]\n\n"
+        "@genbench.hookimpl\ndef genbench_prepare():\n    PREPARED.append(os.getpid())\n"
+    )
+    arguments = ("run", "--suite", "tiny.toml", "--measure", "./prepared.py", "-m", "kurtosis_of_weights")
+    document = json.loads(genbench_in(folder, *arguments, "--store", "prepared", "--jobs", "1", "--json"))
+    readings = readings_of(document, "prepared")
+    assert len(readings) == 3
+    assert len({reading["value"] for reading in readings.values()}) == 1, "one process for all readings"
+    assert {one["status"] for one in readings_of(document, "kurtosis_of_weights").values()} == {"ok"}
 
 
 @pytest.mark.parametrize("hook", HOOKS)

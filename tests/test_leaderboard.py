@@ -91,7 +91,7 @@ def test_the_check_names_what_is_stale(boards, run: Run) -> None:
     page = boards.boards / "site" / "mini" / "index.html"
     page.write_text(page.read_text().replace("first", "worst"))
     (boards.boards / "mini.md").unlink()
-    (boards.boards / "other.json").write_text("{}")
+    (boards.boards / "other.json").write_text('{"genbench": "0.1", "suite": "other", "rows": []}')
     done = run("leaderboard", "check", "--to", boards.boards)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
@@ -103,6 +103,26 @@ def test_the_check_names_what_is_stale(boards, run: Run) -> None:
     assert stale(boards) == []
     (boards.records / "mini" / "first.json").unlink()
     assert f"{boards.boards}/site/mini/measures/first.html is not made from any record" in stale(boards)
+
+
+def test_what_others_put_beside_the_boards_stays(boards, run: Run) -> None:
+    mine = {
+        "package.json": "{}",
+        "rows.json": '{"rows": [], "suite": "x", "genbench": 1}',
+        "notes.csv": "a,b",
+    }
+    for name, text in mine.items():
+        (boards.boards / name).write_text(text)
+    build(boards)
+    assert {name: (boards.boards / name).read_text() for name in mine} == mine
+    assert stale(boards) == []
+    shutil.rmtree(boards.boards / "site")
+    (boards.boards / "site").mkdir()
+    (boards.boards / "site" / "index.html").write_text("my own pages")
+    done = run("leaderboard", "build", "--to", boards.boards)
+    assert done.returncode == 2
+    assert "is not a site that genbench made; give another folder with --to" in done.stderr
+    assert (boards.boards / "site" / "index.html").read_text() == "my own pages"
 
 
 def test_a_tampered_record_stops_the_build_in_one_sentence(boards, run: Run) -> None:
@@ -444,7 +464,8 @@ def test_the_paper_kit(built, run: Run, tmp_path) -> None:
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
     kit = content(tmp_path / "kit")
-    assert {"table.tex", "papers.bib", "clip_only.pdf", "records/clip_only.json"} <= kit.keys()
+    names = {"table.tex", "papers.bib", "clip_only.pdf", "sign-errors.pdf", "records/clip_only.json"}
+    assert names <= kit.keys()
     assert b"\\textbf{\\texttt{clip\\_only}}" in kit["table.tex"]
     assert b"baseline\\_size" in kit["table.tex"]
     assert b"2010.11924" in kit["papers.bib"]

@@ -19,8 +19,8 @@ from genbench.plugin.registry import load_registry
 
 BUILT_IN = {n: e.item for n, e in load_registry().measures.items() if e.source.kind == "built-in"}
 
-NEVER_HERE = {"gradient_noise_var"}
-"""Needs what only training can record; tested with a trace of its own."""
+NEVER_HERE = {"gradient_noise_var", "gi_colour_l0"}
+"""Need what only training can record, and images with colours; tested with a trace or images of their own."""
 
 OF_THE_SPEC = """
 params inverse_margin log_spec_init_main log_spec_orig_main log_prod_of_spec_over_margin log_prod_of_spec
@@ -37,9 +37,9 @@ gradient_norm input_gradient_norm aic aic_bias tic tic_bias tic_bias_bound waic 
 reliability_diagram temperature_scaling
 
 gi_intra_l0 gi_intra_l1 gi_inter_l0 gi_inter_l1 pal_intra_l0 pal_intra_l1 pal_inter_l0 pal_inter_l1
-mixup_intra_l0 dbi_mixup
+mixup_intra_l0 dbi_mixup gi_rotation_l0 gi_horizontal_l0 gi_vertical_l0 gi_colour_l0
 
-ml_pacbayes compression_bound baseline_random baseline_constant baseline_size
+ml_pacbayes path_norm_unnormalised compression_bound baseline_random baseline_constant baseline_size
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from fractions import Fraction
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import multivariate_normal, norm
+from sklearn.datasets import load_digits
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.metrics import davies_bouldin_score
 from torch import nn
@@ -19,7 +21,7 @@ import genbench
 from genbench.measures.compression import adaptive_code_bits
 from genbench.measures.perturbation import davies_bouldin, gi_scores, pal_areas
 from genbench.plugin.registry import load_registry
-from genbench.subject.nngp import _kernels, log_orthant_probabilities
+from genbench.subject.nngp import evidence_examples, log_orthant_probabilities, nngp_features
 
 GOLDEN = Path(__file__).parent / "golden" / "scoring"
 CURVES = json.loads((GOLDEN / "curves.json").read_text())
@@ -114,9 +116,9 @@ def test_dbi_mixup_is_the_product() -> None:
 
 @pytest.mark.parametrize("correlation", [-0.7, 0.0, 0.5])
 def test_evidence_of_two_points_in_closed_form(correlation) -> None:
-    kernel = torch.tensor([[1.0, correlation], [correlation, 1.0]], dtype=torch.float64)
+    features = math.sqrt(abs(correlation)) * torch.tensor([[1.0], [math.copysign(1, correlation)]]).double()
     expected = 0.25 + math.asin(correlation) / (2 * math.pi)
-    found = log_orthant_probabilities(kernel, torch.ones(1, 2, dtype=torch.float64)).exp()
+    found = log_orthant_probabilities(features, 1 - abs(correlation), torch.ones(1, 2).double()).exp()
     assert float(found) == pytest.approx(expected, rel=5e-3)
 
 
@@ -125,7 +127,7 @@ def test_evidence_of_eight_points_against_scipys_integration() -> None:
     root = torch.randn(8, 8, generator=generator).double()
     kernel = root @ root.T / 8 + 0.1 * torch.eye(8)
     signs = torch.where(torch.rand(3, 8, generator=generator) > 0.5, 1.0, -1.0).double()
-    for s, found in zip(signs, log_orthant_probabilities(kernel, signs).exp(), strict=True):
+    for s, found in zip(signs, log_orthant_probabilities(root / 8**0.5, 0.1, signs).exp(), strict=True):
         turned = (s[:, None] * kernel * s).numpy()
         expected = multivariate_normal(np.zeros(8), turned, seed=0).cdf(np.zeros(8))
         assert float(found) == pytest.approx(expected, rel=0.02)
@@ -174,21 +176,24 @@ def sequential_ep(kernel: np.ndarray, y: np.ndarray, sweeps: int = 200) -> float
 def test_evidence_of_fifty_points_against_a_dense_reference() -> None:
     generator = np.random.default_rng(0)
     points = generator.normal(size=(50, 3))
+    values, vectors = np.linalg.eigh(RBF(1.5)(points))
+    features = torch.tensor(vectors * np.sqrt(values.clip(0)))
     kernel = RBF(1.5)(points) + 1e-2 * np.eye(50)
     for y in (np.sign(points[:, 0]), np.sign(generator.normal(size=50))):
-        found = log_orthant_probabilities(torch.tensor(kernel), torch.tensor(y)[None])
+        found = log_orthant_probabilities(features, 1e-2, torch.tensor(y)[None])
         assert float(found) == pytest.approx(sequential_ep(kernel, y), rel=1e-3)
 
 
 def test_kernel_of_a_linear_network_in_closed_form() -> None:
     """torch draws weights and biases of a linear layer from U(−1/√d, 1/√d): K(x, x') ∝ x·x' + 1."""
     inputs = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
-    subject = genbench.Subject.from_module(nn.Linear(3, 400), data=(inputs, torch.zeros(12)))
-    kernels = _kernels(subject._network, inputs, torch.Generator().manual_seed(0))
-    found = torch.stack(kernels).mean(0)
+    groups = [group for seed in range(12) for group in nngp_features(nn.Linear(3, 9), inputs, seed)]
+    outputs = torch.cat(groups, 1).flatten(1)
+    found = outputs @ outputs.T
     expected = (inputs @ inputs.T + 1).double()
-    expected = expected / expected.diagonal().mean()
-    torch.testing.assert_close(found, expected, atol=0.06, rtol=0.05)
+    torch.testing.assert_close(
+        found / found.diagonal().mean(), expected / expected.diagonal().mean(), atol=0.06, rtol=0.05
+    )
 
 
 def test_ml_pacbayes_is_equation_24_and_prefers_learnable_labels() -> None:
@@ -203,6 +208,69 @@ def test_ml_pacbayes_is_equation_24_and_prefers_learnable_labels() -> None:
         assert read("ml_pacbayes", subject) == pytest.approx(np.mean(1 - np.exp(-right_side)))
         values.append(read("ml_pacbayes", subject))
     assert values[0] < values[1]
+
+
+def digits(m: int, noise: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:
+    pixels, classes = load_digits(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(classes))[:m]
+    labels = torch.tensor(classes[rows])
+    wrong = torch.from_numpy(np.random.default_rng(1).random(m) < noise)
+    labels[wrong] = (labels[wrong] + 1 + torch.arange(int(wrong.sum())) % 9) % 10
+    return torch.tensor(pixels[rows]).float() / 8 - 1, labels
+
+
+def fully_connected(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+
+def test_ml_pacbayes_falls_with_the_training_sets_size_and_rises_with_label_noise() -> None:
+    def bound(m: int, noise: float = 0.0) -> genbench.Estimate:
+        return read("ml_pacbayes", genbench.Subject.from_module(fully_connected(0), data=digits(m, noise)))
+
+    sizes = [bound(m) for m in (75, 300, 1200)]
+    noises = [sizes[1], bound(300, 0.1), bound(300, 0.3)]
+    for worse, better in [*itertools.pairwise(sizes), *itertools.pairwise(reversed(noises))]:
+        assert worse - better > 3 * math.hypot(worse.standard_error, better.standard_error)
+
+
+def test_ml_pacbayes_is_the_same_to_the_bit_for_networks_of_one_architecture_and_training_set() -> None:
+    data = digits(100)
+    trained, other = (
+        genbench.Subject.from_module(fully_connected(seed), data=data, seed=seed) for seed in (1, 2)
+    )
+    assert read("ml_pacbayes", trained) == read("ml_pacbayes", other)
+    scaled = genbench.Subject.from_module(fully_connected(1), data=(1.5 * data[0], data[1]))
+    assert read("ml_pacbayes", scaled) != read("ml_pacbayes", trained)
+
+
+class WithToken(nn.Module):
+    """A parameter that no module initialises, and a scale of one number."""
+
+    def __init__(self, size: float) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.full((64,), size))
+        self.scale = nn.Parameter(torch.tensor(size))
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(x + self.token)) * self.scale
+
+
+def test_ml_pacbayes_sees_nothing_of_trained_parameters_outside_modules() -> None:
+    found = {
+        float(read("ml_pacbayes", genbench.Subject.from_module(WithToken(size), data=digits(60))))
+        for size in (0.1, 2.0)
+    }
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("m", "numbers", "n"),
+    [(75, 64, 75), (1200, 64, 1200), (60000, 784, 1200), (5000, 3072, 976), (900, 150528, 200)],
+)
+def test_examples_of_ml_pacbayes_grow_with_m_within_the_budget(m, numbers, n) -> None:
+    assert evidence_examples(m, numbers) == n
 
 
 # -- compression -------------------------------------------------------------------------------------

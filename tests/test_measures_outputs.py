@@ -93,6 +93,32 @@ def test_certain_and_right_everywhere_is_perfectly_calibrated() -> None:
         assert read(name, subject) == pytest.approx(0, abs=1e-12), name
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
+def test_networks_that_fit_their_data_are_ties_after_the_best_temperature(scale) -> None:
+    """At T = 0 every confidence is 1 and every example right; in either precision, to the bit."""
+    torch.manual_seed(0)
+    labels = torch.arange(60) % 4
+    logits = scale * (torch.rand(60, 4) + 2 * nn.functional.one_hot(labels, 4))
+    for precision in (torch.float32, torch.float64):
+        subject = genbench.Subject.from_module(nn.Identity(), data=(logits.to(precision), labels))
+        assert read("temperature_scaling", subject) == 0.0
+
+
+def test_temperature_scaling_is_the_same_in_both_precisions_and_knows_its_bounds() -> None:
+    torch.manual_seed(1)
+    labels = torch.arange(200) % 4
+    logits = torch.randn(200, 4) + 2 * nn.functional.one_hot(labels, 4)
+    found = [
+        read("temperature_scaling", genbench.Subject.from_module(nn.Identity(), data=(x, labels)))
+        for x in (logits, logits.double())
+    ]
+    assert found[0] > 0.01
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+    worse_than_chance = genbench.Subject.from_module(nn.Identity(), data=(-logits, labels))
+    with pytest.raises(genbench.NotApplicable, match="no temperature"):
+        read("temperature_scaling", worse_than_chance)
+
+
 # -- information criteria on logistic regression ------------------------------------------------------
 
 
@@ -123,7 +149,7 @@ def test_tic_of_logistic_regression_from_its_exact_information_matrices() -> Non
     j = np.einsum("nk,ni->nki", error, with_one) ** 2
     i = np.einsum("nk,ni->nki", p * (1 - p), with_one**2)
     j, i = j.mean(0).ravel(), i.mean(0).ravel()
-    bias = (j / (i + 1e-8)).sum()
+    bias = (j / (i + 1e-3 * i.mean())).sum()
     loss = -np.log(p[np.arange(90), labels]).mean()
     assert read("tic_bias", subject) == pytest.approx(bias, rel=1e-4)
     assert read("tic", subject) == pytest.approx(loss + bias, rel=1e-4)
@@ -142,7 +168,9 @@ def test_tic_with_more_classes_than_directions_taken_exactly_is_unbiased() -> No
     error = p - np.eye(12)[labels.numpy()]
     j = np.einsum("nk,ni->nki", error, with_one) ** 2
     i = np.einsum("nk,ni->nki", p * (1 - p), with_one**2)
-    assert read("tic_bias", subject) == pytest.approx((j.mean(0) / i.mean(0)).sum(), rel=0.1)
+    assert read("tic_bias", subject) == pytest.approx(
+        (j.mean(0) / (i.mean(0) + 1e-3 * i.mean())).sum(), rel=0.1
+    )
 
 
 def test_waic_from_the_likelihoods_of_the_draws() -> None:

@@ -14,7 +14,7 @@ import genbench
 from genbench.plugin.offers import BackboneRequest
 from genbench.plugin.registry import load_registry
 from genbench.population.networks import NetworkInNetwork
-from genbench.subject.cut import cut_after_first_block
+from genbench.subject.cut import cut_after_block
 from genbench.subject.folding import fold_batch_norm
 from genbench.subject.paths import log_path_sum
 
@@ -253,7 +253,7 @@ def test_multiplied_activations_have_no_path_norm() -> None:
 )
 def test_the_first_block_and_the_rest_make_the_network(make, where) -> None:
     model, x = make(), images(3, 32)
-    cut = cut_after_first_block(fold_batch_norm(model))
+    cut = cut_after_block(fold_batch_norm(model))
     assert cut.where == where
     torch.testing.assert_close(cut.rest(cut.first(x)), model(x), rtol=1e-4, atol=1e-4)
 

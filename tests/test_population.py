@@ -12,8 +12,8 @@ from torch import nn
 from genbench.data.digits import DATASET
 from genbench.errors import UserError
 from genbench.plugin.offers import DataRequest
-from genbench.population.layers import convolve
-from genbench.population.networks import Shape, make_network
+from genbench.population.layers import convolve, max_pool
+from genbench.population.networks import ARCHITECTURES, Shape, make_network
 from genbench.population.optimizers import StackedOptimizer
 from genbench.population.stacked import StackedNetworks
 from genbench.population.stacked_training import BlockRecipe, NetworkRecipe, train_stacked
@@ -27,7 +27,8 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
     return (raw - raw.mean()) / raw.std(), data.labels[:200]
 
 
-def shape(architecture: str, *, depth: int = 2, width: int = 8, dropout: float = 0.0) -> Shape:
+def shape(architecture: str, *, depth: int = 0, width: int = 8, dropout: float = 0.0) -> Shape:
+    depth = depth or {"simplecnn": 3, "resnetv2": 8}.get(architecture, 2)
     return Shape(architecture, depth, width, dropout, channels=1, height=8, image_width=8, classes=10)
 
 
@@ -71,7 +72,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("architecture", ["nin", "fcn", "resnet"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_network_has_the_loss_curve_of_a_single_loop(digits, architecture, optimizer) -> None:
     """In double precision, where rounding does not grow to something: all that differs would be a mistake."""
@@ -92,8 +93,7 @@ def test_every_network_has_the_loss_curve_of_a_single_loop(digits, architecture,
         assert found.loss == pytest.approx(curve, abs=1e-9 if optimizer == "sgd" else 1e-4)
 
 
-@pytest.mark.parametrize("depth", [1, 2])
-@pytest.mark.parametrize("train_size", [64, 256])
+@pytest.mark.parametrize(("depth", "train_size"), [(1, 256), (2, 64)])
 def test_whole_trainings_of_nin_digits_have_the_loss_curves_of_single_loops(depth, train_size) -> None:
     """From the first epoch to a cross-entropy of .01, with the recipe and the learning rates of the suite."""
     suite = load_suite("nin-digits")
@@ -223,7 +223,7 @@ def test_cosine_schedule_scales_the_learning_rate(digits) -> None:
     assert found.loss == pytest.approx(curve, abs=1e-9)
 
 
-@pytest.mark.parametrize("architecture", ["nin", "fcn", "resnet"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_dropout_drops_in_training_only_and_by_the_networks_own_seed(digits, architecture) -> None:
     images, labels = digits
     networks = [make_network(shape(architecture, dropout=0.5), seed) for seed in (0, 1)]
@@ -264,6 +264,78 @@ def test_convolutions_and_their_gradients_are_torchs(side, stride, padding) -> N
         torch.testing.assert_close(one, other)
 
 
+def simple_cnn(state: dict[str, torch.Tensor], x: torch.Tensor, depth: int) -> torch.Tensor:
+    """002's three-layer CNN in torch's functions."""
+    for i in range(depth):
+        x = nn.functional.conv2d(x, state[f"convs.{i}.weight"], state[f"convs.{i}.bias"], padding=1)
+        x = nn.functional.max_pool2d(x.clamp(min=0), 2)
+    return x.reshape(len(x), -1) @ state["head.weight"].T + state["head.bias"]
+
+
+def resnet_v2(state: dict[str, torch.Tensor], x: torch.Tensor, depth: int) -> torch.Tensor:
+    """He et al. 2016b, figure 4 (e), in torch's functions; batch norms in eval mode."""
+
+    def active(x: torch.Tensor, name: str) -> torch.Tensor:
+        names = ("running_mean", "running_var", "weight", "bias")
+        return nn.functional.batch_norm(x, *(state[f"{name}.{n}"] for n in names)).relu()
+
+    x = nn.functional.conv2d(x, state["stem.weight"], padding=1)
+    for i in range((depth - 2) // 2):
+        stride = 2 if i in ((depth - 2) // 6, (depth - 2) // 3) else 1
+        before = active(x, f"blocks.{i}.bn1")
+        y = nn.functional.conv2d(before, state[f"blocks.{i}.conv1.weight"], stride=stride, padding=1)
+        y = nn.functional.conv2d(active(y, f"blocks.{i}.bn2"), state[f"blocks.{i}.conv2.weight"], padding=1)
+        shortcut = state.get(f"blocks.{i}.shortcut.weight")
+        x = y + (x if shortcut is None else nn.functional.conv2d(before, shortcut, stride=stride))
+    return active(x, "bn").mean(dim=(2, 3)) @ state["head.weight"].T + state["head.bias"]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "plain", "depth", "width"),
+    [("simplecnn", simple_cnn, 3, 32), ("resnetv2", resnet_v2, 32, 16), ("resnetv2", resnet_v2, 8, 4)],
+)
+def test_the_networks_of_002_are_those_that_torchs_functions_give(architecture, plain, depth, width) -> None:
+    chosen = Shape(architecture, depth, width, 0.0, channels=3, height=32, image_width=32, classes=10)
+    network = make_network(chosen, 0).double().eval()
+    for name, value in network.state_dict().items():
+        if value.is_floating_point():
+            # Batch norms that do something: weights and variances that are positive and not 1.
+            value.copy_(torch.rand_like(value) + 0.5 if "bn" in name else torch.randn_like(value) / 8)
+    images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
+    expected = plain(network.state_dict(), images, depth)
+    torch.testing.assert_close(network(images), expected)
+    torch.testing.assert_close(StackedNetworks([network]).evaluate(images)[0], expected)
+
+
+def test_the_networks_of_002_have_the_parameters_of_their_layers() -> None:
+    """Counted by hand from the widths on CIFAR-10."""
+    simple = make_network(Shape("simplecnn", 3, 32, 0.5, 3, 32, 32, 10), 0)
+    convolutions = sum(9 * a * b + b for a, b in ((3, 32), (32, 64), (64, 128)))
+    assert sum(p.numel() for p in simple.parameters()) == convolutions + 128 * 16 * 10 + 10
+    deep = make_network(Shape("resnetv2", 32, 16, 0.5, 3, 32, 32, 10), 0)
+    stages = sum(
+        # The first block comes from the stage before: another first convolution, batch norm and shortcut.
+        (9 * a * b + 9 * b * b + 2 * a + 2 * b + (a * b if a != b else 0)) + 4 * (18 * b * b + 4 * b)
+        for a, b in ((16, 16), (16, 32), (32, 64))
+    )
+    assert sum(p.numel() for p in deep.parameters()) == 27 * 16 + stages + 2 * 64 + 64 * 10 + 10
+    layers = [m for m in deep.modules() if isinstance(m, (nn.Conv2d, nn.Linear)) and m.weight.shape[-1] != 1]
+    assert len(layers) == 32
+
+
+@pytest.mark.parametrize("size", [(6, 8), (7, 9)])
+def test_pooling_and_its_gradient_are_torchs(size) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(2, 3, *size, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    found = max_pool(images.relu())
+    expected = torch.stack(
+        [nn.functional.max_pool2d(images[i].relu().permute(3, 0, 1, 2), 2) for i in range(2)]
+    ).permute(0, 2, 3, 4, 1)
+    torch.testing.assert_close(found, expected)
+    ours, theirs = (torch.autograd.grad(one.sin().sum(), images)[0] for one in (found, expected))
+    torch.testing.assert_close(ours, theirs)
+
+
 def test_initial_weights_depend_on_shape_and_seed_alone() -> None:
     torch.manual_seed(123)
     first = make_network(shape("resnet"), 5).state_dict()
@@ -275,6 +347,10 @@ def test_initial_weights_depend_on_shape_and_seed_alone() -> None:
 def test_what_cannot_be_made_gets_a_sentence() -> None:
     with pytest.raises(UserError, match="unknown architecture 'vgg'"):
         make_network(shape("vgg"), 0)
+    with pytest.raises(UserError, match=r"6·n \+ 2 layers: depth 8, 14, 20, 26, 32, …, not 18"):
+        make_network(shape("resnetv2", depth=18), 0)
+    with pytest.raises(UserError, match=r"a simplecnn of depth 4 .* nothing is left of 8 × 8 pixels"):
+        make_network(shape("simplecnn", depth=4), 0)
     with pytest.raises(UserError, match="unknown optimizer 'lion'"):
         StackedOptimizer("lion", torch.zeros(1, 2), *(torch.zeros(1) for _ in range(3)))
     with pytest.raises(UserError, match="Sigmoid, which cannot be stacked"):

@@ -196,6 +196,7 @@ def test_a_sound_record_is_taken(records: list[dict[str, Any]], tmp_path: Path) 
 def test_the_paper_kit_of_a_population(board: Board, boards: Folders, tmp_path: Path) -> None:
     files = {path.name: path for path in export(board, "near_the_gap", boards.records, tmp_path)}
     assert {"table.tex", "papers.bib", "near_the_gap.pdf", "sign-errors.pdf", "iid-ood.pdf"} <= files.keys()
+    assert {"noise-filter.pdf", "pairs-of-values.pdf"} <= files.keys()
     table = files["table.tex"].read_text()
     assert r"$\Psi$ OOD" in table
     assert table.count(r"\\") == 3  # head, the measure, one baseline

@@ -70,7 +70,7 @@ def test_a_pack_gives_the_readings_and_scores_of_the_run_it_was_made_from(made: 
         document["scores"] = [r for r in document["scores"] if r["measure"] != "baseline_random"]
     assert found["scores"] == trained["scores"]
     kinds = {one["kind"] for one in manifests(made / "new")}
-    assert kinds == {"unpacked", "population_training", "population_network", "reading"}
+    assert kinds == {"unpacked", "population_training", "reading"}
     assert not list((made / "new").rglob("heldout*")), "nothing held out is needed, so nothing is there"
 
 

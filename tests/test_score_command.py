@@ -76,7 +76,7 @@ def test_every_score_is_shown_with_its_interval(capsys: pytest.CaptureFixture[st
     ]  # fmt: skip
     assert "npca(path_norm,pacbayes_flatness)\t" in out
     assert "60 resamples" in err
-    assert "rows without a reading: path_norm 1" in err
+    assert "1 row holds no finite reading (infinite) in complexity.path_norm\n" in err
     assert re.search(r"^path_norm\t\d\.\d{3} \[\d\.\d{3}, \d\.\d{3}\]\t", out, flags=re.MULTILINE)
 
 
@@ -144,7 +144,8 @@ def test_the_page_holds_the_figures_and_fetches_nothing(
     links.feed(text)
     assert links.fetched == []
     assert "script" not in links.tags
-    assert links.tags.count("svg") == 2
+    # By hyperparameter, by pairs of values, with and without the noise filter; IID against OOD.
+    assert links.tags.count("svg") == 4
     assert "@import" not in text
     assert "url(http" not in text
     for wanted in ("90th percentile", "Ψ against gap (IID)", "By group, δ = 0.05", "Where measures fail",

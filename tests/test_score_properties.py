@@ -19,10 +19,10 @@ from genbench.scoring import (
     cms,
     conditional_independence,
     granulated_kendall,
+    pair_counts,
     pgdl_score,
     robust_sign_error,
 )
-from genbench.scoring import pair_counts
 from genbench.scoring.bootstrap import multiplicities
 from genbench.scoring.pairs import pairs_within
 from genbench.scoring.population import pair_scores
@@ -312,8 +312,8 @@ def test_pgdl_is_what_counting_pairs_gives(records: NetworkTable, more: bool) ->
         # A fourth hyperparameter, so that cells are made of several combos.
         extra = np.arange(len(records)) % 2
         records = replace(
-            records, hyperparameters=(*records.hyperparameters, "x"), codes=np.column_stack([records.codes, extra]),
-            levels=(*records.levels, (0, 1)),
+            records, hyperparameters=(*records.hyperparameters, "x"), levels=(*records.levels, (0, 1)),
+            codes=np.column_stack([records.codes, extra]),
         )  # fmt: skip
     found = pgdl(records).set_index(["measure", "statistic"])
     expected = [loop_pgdl(records, column) for column in records.readings.T]

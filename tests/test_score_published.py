@@ -1,4 +1,4 @@
-"""A table as paper 001's authors published theirs: an index without a name, raw and adjusted columns, `inf`."""
+"""A table as the authors of 001 published theirs: an unnamed index, raw and adjusted columns, `inf`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     grid = list(itertools.product(("cifar10", "svhn"), (2, 3, 6), (8, 16), range(4)))
     frame = pd.DataFrame(grid, columns=["hp.dataset", "hp.model_depth", "hp.model_width", "seed"])
     frame["gen.gap"] = np.round(
-        0.1 * (frame["hp.dataset"] == "svhn") + 0.05 * frame["hp.model_depth"] + 0.02 * rng.random(len(frame)), 4
+        0.1 * (frame["hp.dataset"] == "svhn")
+        + 0.05 * frame["hp.model_depth"]
+        + 0.02 * rng.random(len(frame)),
+        4,
     )
     frame["gen.val_acc"] = 1 - frame["gen.gap"]
     frame["is.converged"], frame["is.high_train_accuracy"] = True, True
@@ -78,7 +81,9 @@ def test_one_command_scores_it_and_json_says_what_was_dropped(
     assert {row["statistic"] for row in found["noise_filter"]} == {"mean", "median", "p90", "max"}
 
 
-def test_unconverged_runs_are_left_out_unless_kept(capsys: pytest.CaptureFixture[str], published: Path) -> None:
+def test_unconverged_runs_are_left_out_unless_kept(
+    capsys: pytest.CaptureFixture[str], published: Path
+) -> None:
     out, _ = run(capsys, published, *OPTIONS, "--score", "pgdl", "--json")
     assert (json.loads(out)["rows"], json.loads(out)["unconverged_left_out"]) == (46, 2)
 
@@ -97,7 +102,9 @@ def test_the_text_says_how_many_rows_were_dropped_why_and_for_which_column(
 def test_where_chooses_rows(capsys: pytest.CaptureFixture[str], published: Path, tmp_path: Path) -> None:
     """The same as a file that holds these rows alone."""
     frame = pd.read_csv(published, index_col=0)
-    frame[(frame["hp.dataset"] == "svhn") & frame["hp.model_depth"].isin([2, 6])].to_csv(tmp_path / "some.csv")
+    frame[(frame["hp.dataset"] == "svhn") & frame["hp.model_depth"].isin([2, 6])].to_csv(
+        tmp_path / "some.csv"
+    )
     options = [*OPTIONS, "--json", "--keep-unconverged"]
     some = json.loads(run(capsys, tmp_path / "some.csv", *options)[0])
     chosen = json.loads(
@@ -158,7 +165,7 @@ def test_errors_by_values_and_the_noise_filter_are_those_of_the_environments(pub
     table = read_table(published, Columns(measures=("*_adjusted1",), test_size=1000), keep_unconverged=True)
     scored = score_table(table, ["sign_error"], Options(resamples=0, min_n_eff=4.0))
     own = scored.environments
-    assert own is not None and scored.by_values is not None and scored.noise is not None
+    assert own is not None
     for row in scored.by_values.to_dict("records"):
         some = own[
             (own["measure"] == row["measure"]) & (own["hyperparameter"] == row["hyperparameter"])
@@ -191,6 +198,7 @@ def test_the_page_shows_pairs_of_values_and_the_noise_filter(
     run(capsys, published, *options, "--by-values", "margin_adjusted1", "--html", page)
     text = page.read_text()
     assert text.count("<svg") == 3
-    for wanted in ("margin_adjusted1, by pairs of values", "What the noise filter does", "2 → 6", "without the noise",
-                   "dataset=svhn; 24 others not chosen", "(infinite) in complexity.margin_adjusted1"):  # fmt: skip
+    for wanted in ("margin_adjusted1, by pairs of values", "What the noise filter does", "2 → 6",
+                   "without the noise filter", "dataset=svhn; 24 others not chosen",
+                   "(infinite) in complexity.margin_adjusted1"):  # fmt: skip
         assert wanted in text

@@ -105,6 +105,42 @@ def test_every_figure_has_a_label_and_its_numbers_as_a_table(site) -> None:
         assert all("scope" in head for head in heads)
 
 
+def drawn(site: Path) -> dict[str, Any]:
+    """What the figure of all sign-errors of the testbed's board shows."""
+    text = (site / "mini" / "index.html").read_text(encoding="utf-8")
+    found = re.search(r'<script type="application/json" id="errors">(.*?)</script>', text)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_the_board_of_a_testbed_has_every_recorded_sign_error(site) -> None:
+    found = [json.loads(path.read_text("utf-8")) for path in (site.parent / "records/mini").iterdir()]
+    scores = {record["measure"]["name"]: record["sign_error"] for record in found}
+    data, names = drawn(site), {"mean": "M", "sd": "SD", "p10": "P10"}
+    scored = {name: score for name, score in scores.items() if score is not None}
+    assert data["measures"] == sorted(scored, key=lambda name: (scored[name]["value"], name))
+    assert "silent" not in data["measures"]
+    shown = {
+        (panel["title"].replace("-", "_"), one["family"], one["statistic"], measure): value
+        for panel in data["panels"]
+        for one in panel["series"]
+        for measure, value in zip(data["measures"], one["values"], strict=True)
+        if value is not None
+    }
+    recorded = {
+        (part["slice"], part["family"], names[part["statistic"]], measure): part["value"]
+        for measure, score in scored.items()
+        for part in score["parts"]
+    }
+    assert shown == pytest.approx(recorded, abs=1e-4)
+    assert not [key for key in shown if key[3] == "clip_only" and key[1] != "mini-clip"]
+    for panel in data["panels"]:
+        for statistic, share in panel["above"].items():
+            part = (panel["title"].replace("-", "_"), statistic)
+            errors = [value for key, value in recorded.items() if (key[0], key[2]) == part]
+            assert share == pytest.approx(sum(value > 0.5 for value in errors) / len(errors), abs=1e-4)
+
+
 def test_the_front_page_shows_the_best_of_both_suites(site) -> None:
     text = (site / "index.html").read_text(encoding="utf-8")
     for link in (
@@ -244,6 +280,18 @@ def test_hiding_columns(browser, site) -> None:
     assert "seconds" not in heads()
     boxes[labels.index("seconds")].click()
     assert "seconds" in heads()
+
+
+def test_a_board_draws_every_sign_error(browser, site) -> None:
+    browser.get((site / "mini" / "index.html").as_uri())
+    series = [one for panel in drawn(site)["panels"] for one in panel["series"]]
+    points = browser.find_elements("css selector", "[data-kind=errors] .scatterlayer .point")
+    assert len(points) == sum(value is not None for one in series for value in one["values"])
+    text = browser.find_element("css selector", "[data-kind=errors]").get_attribute("textContent")
+    assert all(f"{s} of error, mini-clip" in text for s in ("M", "SD", "P10"))
+    assert "path_norm" in text
+    browser.get((site / "nin-digits" / "index.html").as_uri())
+    assert not browser.find_elements("css selector", ".plot")
 
 
 def test_a_measure_page(browser, site) -> None:

@@ -65,7 +65,6 @@ def test_a_damaged_cell_is_made_again_and_no_other(run, tmp_path, store) -> None
         "population_heldout": {"digits.0.safetensors"},
         "population_block": network,
         "population_evidence": {"evidence.safetensors"},
-        "population_network": network,
         "reading": set(),
     }
     always = {"manifest.json", "cost.json"}
@@ -73,8 +72,7 @@ def test_a_damaged_cell_is_made_again_and_no_other(run, tmp_path, store) -> None
     sound, rows = cell_files(store), table(store)
     damaged: dict[str, list[Path]] = {}
     for (kind, name), file in kinds.items():
-        # Nothing waits for a stack whose networks are stored: the next test.
-        if kind != "population_block" and (name not in always or kind == "reading"):
+        if name not in always or kind == "reading":
             damaged.setdefault(file.parent.name, []).append(file)
     assert len(damaged) == 5
     # At once one file of each cell, then another of those that have one.
@@ -91,28 +89,6 @@ def test_a_damaged_cell_is_made_again_and_no_other(run, tmp_path, store) -> None
         assert begun == {file.parent.name for file in files}
         assert cell_files(store) == sound
         assert table(store) == rows
-
-
-@pytest.mark.slow
-def test_a_damaged_stack_is_noticed_when_one_of_its_networks_is_needed(run, tmp_path, store) -> None:
-    kinds = files_by_kind(store)
-    sound, before = cell_files(store), starts(store)
-    file = kinds["population_block", "final.safetensors"]
-    flip(file, file.stat().st_size // 2)
-    assert run(*options("--store", "store")).returncode == 0
-    assert starts(store) == before, "all that was taken out of it is stored"
-    network = next(
-        path.parent
-        for path in (store / "cells").rglob("manifest.json")
-        if read_manifest(path.parent)["parents"].get("block") == file.parent.name
-        and read_manifest(path.parent)["kind"] == "population_network"
-    )
-    flip(network / "final.safetensors", 100)
-    result = run(*options("--store", "store"))
-    assert result.returncode == 0, result.stderr
-    begun = {key for key, count in starts(store).items() if count != before.get(key)}
-    assert begun == {network.name, file.parent.name}
-    assert cell_files(store) == sound
 
 
 def test_a_missing_or_foreign_file_is_damage_too(store) -> None:
@@ -230,8 +206,8 @@ def test_failures_are_recorded_but_not_kept(tmp_path) -> None:
     cell = a_cell()
     with Store(tmp_path / "s") as store:
         readings = ReadingTable(store)
-        readings.started(cell)
-        readings.ended(cell, Outcome(Status.CRASHED, "its process died"))
+        readings.started([cell])
+        readings.ended([(cell, Outcome(Status.CRASHED, "its process died"))])
         assert store.read(cell.key) is None
         readings.close()
     with sqlite3.connect(tmp_path / "s" / "readings.sqlite") as connection:

@@ -78,6 +78,25 @@ def test_folded_weights_are_the_scaled_ones() -> None:
     torch.testing.assert_close(weight, scale[:, None].detach() * linear.weight.detach())
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, affine=False), nn.ReLU(), nn.Linear(4, 2)),
+        nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, affine=False), nn.Flatten(), nn.Linear(4, 2)),
+    ],
+    ids=["linear", "convolution"],
+)
+def test_a_batch_norm_without_weights_folds_as_one_of_weight_1_and_bias_0(model) -> None:
+    layer, norm = model.eval()[0], model[1]
+    norm.running_mean.fill_(0.5)
+    norm.running_var.copy_(torch.tensor([0.25, 1.0, 4.0, 9.0]))
+    folded = fold_batch_norm(model)
+    x = torch.randn(5, 3) if isinstance(layer, nn.Linear) else torch.randn(5, 3, 1, 1)
+    torch.testing.assert_close(folded.module(x), model(x))
+    expected = layer.weight.flatten(1) / torch.tensor([0.5, 1.0, 2.0, 3.0])[:, None]
+    torch.testing.assert_close(folded.weights()[0].flatten(1), expected.detach(), rtol=1e-4, atol=1e-5)
+
+
 def test_a_network_that_cannot_be_traced_is_not_applicable(data) -> None:
     class Dynamic(nn.Module):
         def __init__(self) -> None:
@@ -239,8 +258,8 @@ def test_nothing_held_out_can_be_reached(tmp_path, data) -> None:
     from genbench.engine.cells import Cell, Outcome, Status, make_cell
     from genbench.engine.store import Store, read_manifest
     from genbench.plugin.offers import DataRequest
-    from genbench.population.blocks import load_member, member, train_block
-    from genbench.population.plan import BLOCK, NETWORK, TRAINING
+    from genbench.population.blocks import load_member, train_block
+    from genbench.population.plan import BLOCK, TRAINING
     from genbench.population.pools import training_pool
     from genbench.subject.parts import LocalParts
 
@@ -267,8 +286,7 @@ def test_nothing_held_out_can_be_reached(tmp_path, data) -> None:
     with Store(tmp_path / "store") as store:
         pool = stored(store, training_pool, make_cell(TRAINING, "images", images))
         block = stored(store, train_block, make_cell(BLOCK, "block", settings), training=pool)
-        network = stored(store, member, make_cell(NETWORK, "network", {"place": 0}), block=block)
-        loaded = load_member("it", store.folder(network.key), store.folder(pool.key))
+        loaded = load_member("it", store.folder(block.key), store.folder(pool.key), place=0)
         trained = read_manifest(store.folder(block.key))["result"]
     subject = genbench.Subject(loaded, LocalParts(loaded, 0))
     assert subject.provides == {"weights", "training_data", "gradients", "initial_weights", "trace"}

@@ -207,7 +207,7 @@ def _makers(cell: Mapping[str, Any], cells: Mapping[str, Mapping[str, Any]], nam
     """All units that had a part in a cell: its step, what its inputs name, and those of its parents."""
     found = {"keys", _step_unit(cell["kind"])}
     found |= _named_units(cell["inputs"]) & named
-    for parent in cell["parents"].values():
+    for parent in {**cell["parents"], **cell.get("reads", {})}.values():
         found |= _makers(cells[parent], cells, named) if parent in cells else set()
     return found
 

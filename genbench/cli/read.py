@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genbench.cli.common import common_options, parse_memory
+from genbench.cli.common import common_options, parse_memory, store_option
+from genbench.display.names import reading_note
 from genbench.display.tables import print_json, print_table
 from genbench.errors import UserError
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 @click.option(
     "--memory", metavar="SIZE", help="Memory limit of one measure, as 4G.  [default: half the machine]"
 )
+@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Worker processes.  [default: one per core]")
+@store_option
 @common_options
 def read(
     network: str,
@@ -39,16 +42,20 @@ def read(
     seed: int,
     timeout: float,
     memory: str | None,
+    jobs: int | None,
+    store: Path,
     as_json: bool,
 ) -> int:
     """Read measures off a network of your own.
 
     FUNCTION takes nothing and returns genbench.Subject.from_module(model, initial=initial, data=(x, y)).
+    What was read is kept: the same command goes on after an interruption.
     """
     from genbench.engine.cells import Status
     from genbench.engine.guard import Limits
-    from genbench.engine.own import read_network
     from genbench.plugin.registry import find_measure, load_registry
+    from genbench.report.read_progress import read_progress
+    from genbench.run.own import read_network
 
     path, colon, function = network.rpartition(":")
     if not colon or not path.endswith(".py") or not function.isidentifier():
@@ -62,11 +69,11 @@ def read(
         named = {entry.item.name for entry in entries}
         entries += [e for e in load_registry().measures.values() if e.item.name not in named]
     limits = Limits(timeout, parse_memory(memory))
-    rows = []
-    for name, outcome in read_network(Path(path), function, entries, limits, seed):
-        rows.append(_row(name, outcome))
-        if len(entries) > 3 and not as_json:
-            click.echo(f"{len(rows)}/{len(entries)} {name}: {outcome.status}", err=True)
+    with read_progress(quiet=as_json or len(entries) <= _FEW) as progress:
+        found = read_network(
+            Path(path), function, entries, store, progress, limits=limits, jobs=jobs, seed=seed
+        )
+    rows = [_row(name, outcome) for name, outcome in found.items()]
     if as_json:
         print_json(rows)
     else:
@@ -110,6 +117,7 @@ def _row(name: str, outcome: Outcome) -> dict[str, Any]:
         "samples": detail.get("samples"),
         "layers": detail.get("layers", {}),
         "status": str(outcome.status),
+        "stored": not outcome.computed,
         "seconds": outcome.cost.seconds + outcome.cost.shared_seconds,
-        "reason": outcome.reason,
+        "reason": reading_note(outcome),
     }

@@ -87,7 +87,7 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
 
     TABLE is a CSV or Parquet file with one row per trained network: hyperparameters (`hp.…`), `seed`, `gap`
     (training minus test accuracy), measures (`complexity.…`), and if there are any `test_error`,
-    `test_size`, `gap_ood…`, `converged`. Other names are given by options, or by a TOML file:
+    `test_size`, `gap_ood…`, `heldout_ece`, `converged`. Other names are given by options, or by a TOML file:
 
     \b
     hyperparameters = ["lr", "depth"]
@@ -101,8 +101,8 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
     genbench score nin_adjusted.csv --measures '*_adjusted1' --test-size 10000 \\
         --keep-unconverged --where dataset=svhn --html svhn.html
     """
-    from genbench.errors import UserError
     from genbench.display.score_progress import score_progress
+    from genbench.errors import UserError
     from genbench.scoring.all_scores import Options, score_table
 
     if as_json and as_csv:

@@ -72,8 +72,8 @@ def load_network(name: str, network: Path, training: Path) -> TrainedNetwork:
     data = load_file(training / _DATA)
     return TrainedNetwork(
         name=name,
-        model=model(_FINAL),
-        initial_model=model(_INITIAL) if (network / _INITIAL).is_file() else None,
+        final=model(_FINAL),
+        initial=model(_INITIAL) if (network / _INITIAL).is_file() else None,
         inputs=data["images"].clone(),
         labels=data["labels"].clone(),
         classes=result["classes"],

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +16,7 @@ from genbench.conformance.networks import convolutional, fully_connected
 from genbench.engine.cells import Outcome, Status
 from genbench.engine.guard import Ask, Limits, die_with_parent, run_guarded
 from genbench.engine.host import prepare_torch
+from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Source, source_measures
 
 __all__ = ["main"]
@@ -27,11 +30,12 @@ def main(parent: int) -> None:
     source, name = Source(**request["source"]), request["measure"]
     limits = Limits(**request["limits"])
     _ = convolutional(), fully_connected()  # trained once, here; every check forks with them
+    measure = _imported(source, name, limits)
 
     def guarded(check: Check) -> Outcome:
         def work(_: Ask) -> Mapping[str, Any]:
             try:
-                return {"detail": check(source_measures(source)[name])}
+                return {"detail": check(measure or source_measures(source)[name])}
             except Broken as problem:
                 return {"broken": str(problem)}
 
@@ -40,6 +44,22 @@ def main(parent: int) -> None:
     for title, kind, check in checks():
         result = _result(title, kind, guarded(check))
         print(json.dumps(asdict(result)), flush=True)
+
+
+def _imported(source: Source, name: str, limits: Limits) -> Measure | None:
+    """The measure, imported here once for all checks.
+
+    None if its import does not go well in a process of its own, so that every check says so.
+    """
+
+    def tried(_: Ask) -> Mapping[str, Any]:
+        return {"found": name in source_measures(source, prepare=True)}
+
+    outcome = run_guarded(tried, limits)
+    if outcome.status is not Status.OK or not outcome.result["found"]:
+        return None
+    with open(os.devnull, "w") as nothing, redirect_stdout(nothing):
+        return source_measures(source, prepare=True)[name]
 
 
 def _result(title: str, kind: str, outcome: Outcome) -> CheckResult:

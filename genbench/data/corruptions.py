@@ -1,8 +1,8 @@
 """The corruptions of CIFAR-10-C on batches of images, five severities each (Hendrycks & Dietterich 2019).
 
 Strengths are those published for images of 32 × 32 pixels. Blurs are measured in pixels, whatever the size of
-the image; elastic shifts and pixels in shares of its side, as published. Only the corruptions that need
-nothing but the image are here (snow and frost draw on photographs).
+the image; zooms, elastic shifts and pixels in shares of its side, as published. Frost, which is a photograph
+there, is drawn from noise here.
 """
 
 from __future__ import annotations
@@ -89,10 +89,15 @@ def _defocus_blur(images: Tensor, level: int, generator: torch.Generator) -> Ten
 
 
 def _motion_blur(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
-    """Half a Gaussian along a line at −45° to 45°, as ImageMagick's motion blur; edges repeat."""
+    """Along a line at −45° to 45°."""
     radius, deviation = ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5))[level]
+    angle = (torch.rand(len(images), generator=generator, dtype=images.dtype) - 0.5) * (math.pi / 2)
+    return _streaked(images, radius, deviation, angle)
+
+
+def _streaked(images: Tensor, radius: int, deviation: float, angle: Tensor) -> Tensor:
+    """Half a Gaussian along a line at angle (n,), as ImageMagick's motion blur; edges repeat."""
     count, _, height, width = images.shape
-    angle = (torch.rand(count, generator=generator, dtype=images.dtype) - 0.5) * (math.pi / 2)
     steps = torch.arange(2 * radius + 1, dtype=images.dtype)
     weights = torch.exp(-steps.square() / (2 * deviation**2))
     weights /= weights.sum()
@@ -108,7 +113,97 @@ def _motion_blur(images: Tensor, level: int, generator: torch.Generator) -> Tens
     return blurred
 
 
+def _glass_blur(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
+    """A Gaussian, then pixels that change places with a neighbour above or to the left, then the Gaussian.
+
+    From the last pixel to the first, one after the other, so that some wander far; once or twice over.
+    """
+    deviation, rounds = ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))[level]
+    count, _, height, width = images.shape
+    down, right = _smoother(height, deviation), _smoother(width, deviation)
+    # (height, width, channels, n): all images exchange the same pixel at once, each with its own neighbour.
+    pixels = (down @ images @ right.T).permute(2, 3, 1, 0).contiguous()
+    places = (rounds, height, width, 2, count)
+    steps = torch.randint(-1, 1, places, generator=generator)
+    each = torch.arange(count)
+    for time in range(rounds):
+        for row in range(height - 1, 1, -1):
+            for column in range(width - 1, 1, -1):
+                up, left = steps[time, row, column]
+                here = pixels[row, column].clone()
+                pixels[row, column] = pixels[row + up, column + left, :, each].T
+                pixels[row + up, column + left, :, each] = here.T
+    return down @ pixels.permute(3, 2, 0, 1) @ right.T
+
+
+def _zoom_blur(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
+    """The mean of the image and of 1.00, 1.01, … times larger ones about its centre."""
+    steps = (6, 11, 16, 21, 26)[level]
+    larger = [_magnified(images, 1 + step / 100) for step in range(steps)]
+    return torch.stack([images, *larger]).mean(dim=0)
+
+
+def _magnified(images: Tensor, factor: float) -> Tensor:
+    """The middle of the images, `factor` times larger, as large as they were."""
+    height, width = images.shape[2:]
+    x = (torch.arange(width, dtype=torch.float64) - (width - 1) / 2) / factor + (width - 1) / 2
+    y = (torch.arange(height, dtype=torch.float64) - (height - 1) / 2) / factor + (height - 1) / 2
+    places = torch.stack([x.expand(height, width), y[:, None].expand(height, width)], dim=2)
+    return _sampled(images, places.expand(len(images), -1, -1, -1), mirror_centre=True)
+
+
 # -- weather -----------------------------------------------------------------------------------------
+
+
+def _snow(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
+    """A whitened image under streaks of falling flakes and the same flakes turned by 180°."""
+    mean, spread, size, sparse, radius, deviation, kept = (
+        (0.1, 0.2, 1.0, 0.6, 8, 3.0, 0.95), (0.1, 0.2, 1.0, 0.5, 10, 4.0, 0.9),
+        (0.15, 0.3, 1.75, 0.55, 10, 4.0, 0.9), (0.25, 0.3, 2.25, 0.6, 12, 6.0, 0.85),
+        (0.3, 0.3, 1.25, 0.65, 14, 12.0, 0.8),
+    )[level]  # fmt: skip
+    count, _, height, width = images.shape
+    noise = torch.randn(count, 1, height, width, generator=generator, dtype=torch.float64)
+    flakes = _magnified(mean + spread * noise, size)
+    flakes = torch.where(flakes < sparse, 0.0, flakes.clamp(max=1))
+    # Within 45° of straight down.
+    angle = (torch.rand(count, generator=generator, dtype=torch.float64) + 0.5) * (math.pi / 2)
+    falling = _streaked(flakes, radius, deviation, angle)
+    white = torch.maximum(images, 1.5 * _grey(images) + 0.5)
+    return kept * images + (1 - kept) * white + falling + falling.flip(2, 3)
+
+
+def _grey(images: Tensor) -> Tensor:
+    """(n, 1, height, width) luma of the channels (ITU-R 601)."""
+    if images.shape[1] == 1:
+        return images
+    return (images * images.new_tensor([0.299, 0.587, 0.114])[:, None, None]).sum(dim=1, keepdim=True)
+
+
+def _frost(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
+    """A darkened image behind ice."""
+    kept, ice = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))[level]
+    return kept * images + ice * _ice(images, generator)
+
+
+def _ice(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Crystals in [0, 1]: needles in three directions, 60° apart, on a cloudy ground, a little blue.
+
+    Published frost is a piece of one of five photographs. What they have in common is here: brightness in
+    patches, and thin bright lines of few directions.
+    """
+    count, channels, height, width = images.shape
+    side = 2 ** math.ceil(math.log2(max(height, width)))
+    ground = _plasma(count, side, 2.5, generator)[:, None, :height, :width]
+    first = torch.rand(count, generator=generator, dtype=torch.float64) * math.pi
+    needles = torch.zeros(count, 1, height, width, dtype=torch.float64)
+    for turn in range(3):
+        seeds = torch.rand(count, 1, height, width, generator=generator, dtype=torch.float64) > 0.9
+        lines = _streaked(seeds.double(), 6, 3.0, first + turn * math.pi / 3)
+        needles = torch.maximum(needles, lines / lines.amax(dim=(1, 2, 3), keepdim=True).clamp(min=1e-12))
+    ice = (0.15 + 0.55 * ground + 0.5 * needles).clamp(max=1)
+    tint = images.new_tensor([0.9, 0.96, 1.0] if channels == 3 else [1.0])
+    return ice * tint[:, None, None]
 
 
 def _fog(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
@@ -247,8 +342,13 @@ FAMILIES: dict[str, dict[str, Callable[[Tensor, int, torch.Generator], Tensor]]]
     "noise": {
         "gaussian_noise": _gaussian_noise, "shot_noise": _shot_noise, "impulse_noise": _impulse_noise,
     },
-    "blur": {"defocus_blur": _defocus_blur, "motion_blur": _motion_blur},
-    "weather": {"fog": _fog, "brightness": _brightness, "contrast": _contrast},
+    "blur": {
+        "defocus_blur": _defocus_blur, "glass_blur": _glass_blur, "motion_blur": _motion_blur,
+        "zoom_blur": _zoom_blur,
+    },
+    "weather": {
+        "snow": _snow, "frost": _frost, "fog": _fog, "brightness": _brightness, "contrast": _contrast,
+    },
     "digital": {"pixelate": _pixelate, "jpeg": _jpeg, "elastic": _elastic},
 }  # fmt: skip
 """Corruptions by family, as the paper groups them."""

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["short_count", "short_name"]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from genbench.engine.cells import Outcome
+
+__all__ = ["reading_note", "short_count", "short_name"]
+
+
+def reading_note(outcome: Outcome) -> str:
+    """What to know of a reading beside its value: why there is none, or that its error hides its sign."""
+    error = outcome.result.get("detail", {}).get("standard_error")
+    if outcome.value is not None and error and abs(outcome.value) <= 2 * error:
+        return f"not told from 0: its standard error is {error:.2g}"
+    return outcome.reason
 
 
 def short_count(count: float) -> str:

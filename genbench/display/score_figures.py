@@ -1,5 +1,5 @@
-"""Figures of record-table scores: the sign-error CDFs of 001 (Fig. 1), also by pairs of values (Fig. 2) and with
-and without its noise filter (Fig. 4), and the IID-OOD scatter of 002 (Fig. 1).
+"""Figures of record-table scores: 001's CDFs of the sign-error (Fig. 1), by pairs of values (Fig. 2), with
+and without the noise filter (Fig. 4); 002's scatter of IID and OOD scores (Fig. 1).
 
 Ink is the colour of the text around a figure (see `inline_svg`), and what the papers print in white is
 transparent here, so that a figure can be read on a light and on a dark page.
@@ -71,7 +71,7 @@ def sign_error_cdfs(
 
 @styled
 def value_pair_cdfs(environments: pd.DataFrame, by_values: pd.DataFrame, measure: str) -> Figure:
-    """The bars of `sign_error_cdfs` of one measure, one per pair of values of each hyperparameter (001 Fig. 2).
+    """The bars of `sign_error_cdfs` of one measure, one per pair of values of a hyperparameter (001 Fig. 2).
 
     A red cross: the noise filter left no environment of that pair.
 
@@ -87,8 +87,11 @@ def value_pair_cdfs(environments: pd.DataFrame, by_values: pd.DataFrame, measure
     lines = _lines_of({name: len(panel) for name, panel in panels.items()})
     bars = max(sum(count for _, count in line) for line in lines)
     figure = Figure(figsize=(max(6.0, 0.9 + 0.44 * bars), 0.3 + 2.3 * len(lines)))
-    top, *outer = figure.subfigures(1 + len(lines), 1, height_ratios=[0.3, *[2.3] * len(lines)])
-    top.legend(handles=_mark_handles(), loc="center left", bbox_to_anchor=(0.05, 0.5), ncols=3, handlelength=1.6)
+    heights = [0.3, *[2.3] * len(lines)]
+    top, *outer = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    top.legend(
+        handles=_mark_handles(), loc="center left", bbox_to_anchor=(0.05, 0.5), ncols=3, handlelength=1.6
+    )
     key = ["hyperparameter", "low_value", "high_value"]
     own = environments[environments["measure"] == measure]
     errors = {names: group["sign_error"].to_numpy() for names, group in own.groupby(key, sort=False)}

@@ -51,7 +51,13 @@ def losses(networks: NetworkTable) -> list[str]:
     for loss in networks.losses:
         kinds.setdefault((loss.rows, loss.infinite), []).append(loss.column)
     for (rows, infinite), columns in kinds.items():
-        why = "infinite" if infinite == rows else "missing" if not infinite else f"missing or ({infinite}) infinite"
+        why = (
+            "infinite"
+            if infinite == rows
+            else "missing"
+            if not infinite
+            else f"missing or ({infinite}) infinite"
+        )
         held = "row holds" if rows == 1 else "rows hold"
         sentences.append(f"{rows} {held} no finite reading ({why}) in {', '.join(columns)}")
     if sentences and networks.incomplete:

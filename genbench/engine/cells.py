@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, to_builtins
 
 from genbench.keys import cell_key
 
-__all__ = ["KEPT", "Cell", "Cost", "NetworkCells", "Outcome", "Status", "Step", "make_cell"]
+__all__ = [
+    "KEPT",
+    "Assignment",
+    "Cell",
+    "Cost",
+    "Limits",
+    "NetworkCells",
+    "Outcome",
+    "Status",
+    "Step",
+    "make_cell",
+]
 
 
 class Status(StrEnum):
@@ -69,8 +81,28 @@ class Cell:
     """JSON values that tell a worker where to find code; neither hashed nor stored."""
     group: str = ""
     """Cells of one group share a loaded subject; a worker stays with a group while it can."""
+    together: str = ""
+    """Cells of one group with the same mark here go to a worker in one trip; without one, alone."""
+    reads: Mapping[str, str] = field(default_factory=dict)
+    """Name to key of the cells whose folders it opens, where those are not `parents`."""
     on_demand: bool = False
     """Computed only if another cell that is not stored reads it."""
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """Name to key of the cells that must be done before it, and whose folders it is given."""
+        return self.reads or self.parents
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A cell to be computed, and where."""
+
+    cell: Cell
+    parents: Mapping[str, Path]
+    """Name to folder of what it reads."""
+    out: Path
+    """Folder for its files; there is none for a reading."""
 
 
 @dataclass(frozen=True)
@@ -80,20 +112,44 @@ class NetworkCells:
     label: str
     hyperparameters: Mapping[str, Any]
     network: Cell
+    """The cell that holds it, alone or with others."""
     truth: Cell | None = None
+    identity: str = ""
+    """What stands for the network in keys and seeds, where its cell holds others too."""
+    place: Mapping[str, Any] = field(default_factory=dict)
+    """Told to the loader beside the folders: which of the cell's networks it is."""
+
+    @property
+    def key(self) -> str:
+        """What stands for this network alone in keys and seeds."""
+        return self.identity or self.network.key
 
 
 def make_cell(
     step: Step,
     label: str,
     inputs: Mapping[str, Any] | Struct,
-    parents: Mapping[str, Cell] | None = None,
+    parents: Mapping[str, Cell | str] | None = None,
     **more: Any,
 ) -> Cell:
-    """A cell with the key that its step, inputs and parents' keys give; `more` are fields not in the key."""
+    """A cell with the key that its step, inputs and parents' keys give; `more` are fields not in the key.
+
+    A parent may be given as its key alone; `reads` then says which cells are opened in its place.
+    """
     inputs = to_builtins(inputs) if isinstance(inputs, Struct) else inputs
-    keys = {name: parent.key for name, parent in (parents or {}).items()}
+    keys = {
+        name: parent if isinstance(parent, str) else parent.key for name, parent in (parents or {}).items()
+    }
     return Cell(cell_key(step.name, {**inputs, "parents": keys}), step, label, inputs, keys, **more)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one cell may use."""
+
+    seconds: float
+    memory: int
+    """Bytes, on top of what the process holds before the cell's own code starts."""
 
 
 @dataclass(frozen=True)

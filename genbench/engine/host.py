@@ -1,126 +1,221 @@
-"""A worker process: holds one subject and its shared parts, and forks a guarded child for every cell.
+"""A worker process: holds one subject and takes its readings, in guarded children.
 
-It runs genbench's own code only. A measure, the import of its plugin included, runs in a forked child and
-sees the host's memory as it was at the fork, in which there never was held-out data: cells that read
-held-out data do so in children of their own.
+It runs genbench's own code only. genbench's own measures of a network are read in one forked child, which
+holds the shared parts; a plugin is imported in a process of its own, from which its readings are forked. No
+such child ever saw held-out data: cells that read held-out data do so in children of their own.
 
-Started by `genbench.engine.local` as `python -m genbench.engine.host PARENT_PID SCRATCH`; speaks JSON lines.
+Forked by `genbench.engine.nursery`; speaks JSON lines with the executor.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import random
-import signal
-import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from safetensors.torch import load_file
 
-from genbench.engine.cells import Cost, Outcome, Status
-from genbench.engine.guard import Ask, Limits, die_with_parent, run_guarded
-from genbench.engine.messages import Job, line, parse
+from genbench.engine.cells import Limits, Outcome, Status
+from genbench.engine.guard import Ask, run_guarded, run_pieces
+from genbench.engine.messages import (
+    Ended,
+    Found,
+    Job,
+    NetworkPlace,
+    Order,
+    Reading,
+    ReadingPlace,
+    Task,
+    line,
+    parse,
+)
+from genbench.engine.plugin_process import PluginProcess, load_network
 from genbench.engine.readings import READING
 from genbench.engine.steps import load_named, load_step
-from genbench.engine.value import result_record
-from genbench.errors import NotApplicable, described
-from genbench.plugin.registry import Source, source_measures
-from genbench.subject.parts import AskedParts, Part, part_label, save_part, timed_part
-from genbench.subject.subject import Subject, TrainedNetwork
+from genbench.engine.taking import take
+from genbench.errors import described
+from genbench.plugin.contract import Measure
+from genbench.plugin.registry import BUILT_IN, Source, source_measures
+from genbench.subject.part_messages import PartReply, PartRequest
+from genbench.subject.parts import (
+    CountedParts,
+    Kept,
+    asked,
+    computed_here,
+    part_label,
+    save_part,
+    seed_globals,
+    timed_part,
+)
+from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["ReadingHost", "main"]
+__all__ = ["ReadingHost", "prepare_torch", "serve"]
+
+_MOST_PLUGINS = 8
+"""Processes of plugins that a host keeps; each holds what the plugin imports."""
+_ALONE_AGAIN = (Status.CRASHED, Status.OUT_OF_MEMORY)
+"""Ends of which company may be the reason: memory that an earlier measure holds, or a heap that it broke."""
 
 
 class ReadingHost:
-    """One loaded subject, its shared parts, and the readings taken of it."""
+    """One network, its shared parts, and the readings taken of it."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, held: TrainedNetwork | None = None, part_seed: int = 0) -> None:
         self._scratch = scratch
-        self._group = ""
-        self._network: TrainedNetwork | None = None
-        self._part_seed = 0
-        self._parts: dict[str, tuple[Part, float]] = {}
+        self._held = held
+        """A network in memory from the start, which no loader gives."""
+        self._place = NetworkPlace("")
+        self._network = held
+        self._part_seed = part_seed
+        self._parts: Kept = {}
         self._refusals: dict[str, str] = {}
         self._limits = Limits(0, 0)
+        self._measures: dict[str, Measure] = {}
+        """genbench's own."""
+        self._plugins: dict[Source, PluginProcess] = {}
+        self._unready: set[Source] = set()
 
-    def load(self, group: str, network: TrainedNetwork, part_seed: int) -> None:
-        """Hold `network` from now on; parts of the one before are dropped."""
-        self._group, self._network, self._part_seed = group, network, part_seed
-        self._parts.clear()
-        self._refusals.clear()
-        # Folded here, once, so that every child inherits the result with the fork.
-        _ = network.folded, network.folded_initial
+    def hold(self, place: NetworkPlace, part_seed: int) -> None:
+        """Read the network at `place` from now on; it is loaded when first needed."""
+        if place.group != self._place.group:
+            self._place, self._part_seed = place, part_seed
+            self._network = self._held
+            self._parts.clear()
+            self._refusals.clear()
+            if place.loader:
+                load_named(place.loader)  # imported here, once, for all that is forked from here
 
-    @property
-    def group(self) -> str:
-        """Which subject is loaded."""
-        return self._group
+    def network(self) -> TrainedNetwork:
+        """The network that is held."""
+        if self._network is None:
+            self._network = load_network(self._place)
+        return self._network
 
-    def read(self, source: Source, measure: str, seed: int, limits: Limits) -> Outcome:
-        """One measure on the loaded subject, in a guarded child."""
-        network = self._network
-        assert network is not None
+    def read(
+        self, source: Source, readings: Sequence[Reading], limits: Limits
+    ) -> Iterator[tuple[str, Outcome]]:
+        """(key, outcome) of measures of one plugin, or of genbench's own."""
         self._limits = limits
+        if source.kind == BUILT_IN:
+            return self._read_own(source, readings, limits)
+        return self._read_plugin(source, readings, limits)
 
-        def work(ask: Ask) -> Mapping[str, Any]:
-            parts = AskedParts(ask, self._parts, self._refusals)
-            _seed_globals(seed)
-            chosen = source_measures(source)[measure]
-            subject = Subject(network, parts, seed=seed)
-            lacking = chosen.needs - subject.provides
-            if lacking:
-                raise NotApplicable(
-                    f"it needs {', '.join(sorted(lacking))}, which this subject does not have"
-                )
-            began = time.perf_counter()
-            found = result_record(chosen(subject))
-            seconds = time.perf_counter() - began - parts.waited
-            return {**found, "seconds": seconds, "shared": sum(parts.shared_seconds.values())}
+    def close(self) -> None:
+        """End the processes of plugins."""
+        for process in self._plugins.values():
+            process.close()
 
-        outcome = run_guarded(work, limits, self._answer)
-        result = dict(outcome.result)
-        cost = outcome.cost
-        if outcome.status is Status.OK:
-            cost = Cost(result.pop("seconds"), result.pop("shared"), cost.peak_bytes)
-        return replace(outcome, result=result, cost=cost)
+    # -- genbench's own measures ---------------------------------------------------------------------------
 
-    def _answer(self, request: dict[str, Any], seconds_left: float) -> dict[str, Any]:
+    def _read_own(
+        self, source: Source, readings: Sequence[Reading], limits: Limits
+    ) -> Iterator[tuple[str, Outcome]]:
+        """All in one child; again alone what took it down, because its company may have had a part in it."""
+        network = self.network()
+        self._measures = self._measures or source_measures(source)
+        measures = self._measures
+        left, suspects = list(readings), []
+        while left:
+            # Dictionaries of the child: it fills its own copies.
+            fetch = computed_here(network, self._part_seed, self._parts, self._refusals)
+
+            def work(reading: Reading, ask: Ask, fetch: Any = fetch) -> Found:
+                parts = CountedParts(self._parts, self._refusals, fetch)
+                return take(measures[reading.measure], reading, network, parts)
+
+            pieces = [partial(work, reading) for reading in left]
+            ended = 0
+            for place, outcome in run_pieces(pieces, limits, learn=_import):
+                ended = place + 1
+                if len(left) > 1 and outcome.status in _ALONE_AGAIN:
+                    suspects.append(left[place])
+                else:
+                    yield left[place].key, outcome
+            left = left[ended:]
+        for reading in suspects:
+            yield from self._read_own(source, [reading], limits)
+
+    # -- a plugin's measures ---------------------------------------------------------------------------------
+
+    def _read_plugin(
+        self, source: Source, readings: Sequence[Reading], limits: Limits
+    ) -> Iterator[tuple[str, Outcome]]:
+        left = list(readings)
+        while left:
+            process = self._plugin(source, limits)
+            if process is None:
+                yield left[0].key, self._read_importing(source, left[0], limits)
+                left = left[1:]
+                continue
+            for key, outcome in process.read(Order(self._place, self._part_seed, left, limits), self._answer):
+                yield key, outcome
+                left = left[1:]
+
+    def _plugin(self, source: Source, limits: Limits) -> PluginProcess | None:
+        """Its process, started if need be; None if it cannot be imported there."""
+        process = self._plugins.pop(source, None)
+        if source in self._unready:
+            return None
+        if process is None or not process.alive:
+            if len(self._plugins) >= _MOST_PLUGINS:
+                self._plugins.pop(next(iter(self._plugins))).close()
+            process = PluginProcess(source, limits, self._held)
+        if not process.ready:
+            process.close()
+            self._unready.add(source)
+            return None
+        self._plugins[source] = process  # the last to be closed
+        return process
+
+    def _read_importing(self, source: Source, reading: Reading, limits: Limits) -> Outcome:
+        """The reading of a plugin that could not be imported: tried in its own child, to say why."""
+        network = self.network()
+
+        def work(ask: Ask) -> Found:
+            seed_globals(reading.seed)
+            measure = source_measures(source)[reading.measure]
+            return take(measure, reading, network, CountedParts({}, {}, asked(ask)))
+
+        return run_guarded(work, limits, self._answer)
+
+    # -- shared parts for plugins ----------------------------------------------------------------------------
+
+    def _answer(self, request: PartRequest) -> PartReply:
         """Give a child the shared part it asks for, computing it in a guarded child of its own."""
-        name, options = str(request.get("name")), dict(request.get("options", {}))
-        label = part_label(name, options)
-        file = self._scratch / "part.safetensors"
+        label = part_label(request.name, request.options)
         if label not in self._parts and label not in self._refusals:
-            outcome = self._compute(
-                name, options, self._scratch / f"{time.time_ns()}.safetensors", seconds_left
-            )
+            outcome = self._compute(request)
             if outcome is not None:
-                return {"status": str(outcome.status), "reason": outcome.reason}
+                return PartReply(str(outcome.status), outcome.reason)
         if label in self._refusals:
-            return {"status": str(Status.NOT_APPLICABLE), "reason": self._refusals[label]}
+            return PartReply(str(Status.NOT_APPLICABLE), self._refusals[label])
         part, seconds = self._parts[label]
+        file = self._scratch / "part.safetensors"
         save_part(part, file)
-        return {"status": "ok", "file": str(file), "seconds": seconds}
+        return PartReply(str(Status.OK), file=str(file), seconds=seconds)
 
-    def _compute(self, name: str, options: dict[str, Any], file: Path, seconds_left: float) -> Outcome | None:
+    def _compute(self, request: PartRequest) -> Outcome | None:
         """Compute a part into memory; the outcome if that failed."""
-        network, seed = self._network, self._part_seed
-        assert network is not None
+        network, seed = self.network(), self._part_seed
+        file = self._scratch / f"{time.time_ns()}.safetensors"
 
         def work(ask: Ask) -> Mapping[str, Any]:
-            _seed_globals(seed)
-            return timed_part(
-                network, seed, AskedParts(ask, self._parts, self._refusals), name, options, file
-            )
+            seed_globals(seed)
+            parts = CountedParts(self._parts, self._refusals, asked(ask))
+            return timed_part(network, seed, parts, request.name, request.options, file)
 
-        limits = Limits(max(seconds_left, 0.0), self._limits.memory)
+        limits = Limits(max(request.seconds_left, 0.0), self._limits.memory)
         outcome = run_guarded(work, limits, self._answer)
-        label = part_label(name, options)
+        label = part_label(request.name, request.options)
         if outcome.status is Status.OK:
             part = {key: tensor.clone() for key, tensor in load_file(file).items()}
             self._parts[label] = (part, float(outcome.result["seconds"]))
@@ -132,31 +227,50 @@ class ReadingHost:
         return None
 
 
-def _seed_globals(seed: int) -> None:
-    """Measures draw from `subject.generator`; one that draws from a global generator is repeatable too."""
-    import numpy as np
-
-    torch.manual_seed(seed)
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
+def _import(modules: Sequence[str]) -> None:
+    """Have here what genbench's own measures import as they run, so that later forks need not."""
+    for name in modules:
+        with contextlib.suppress(Exception):
+            import_module(name)
 
 
-def _run_step(job: Job) -> Outcome:
-    parents = {name: Path(folder) for name, folder in job.parents.items()}
-    inputs = {**job.inputs, "how": job.how} if job.how else job.inputs
-    step = load_step(job.step, inputs)
-    return run_guarded(lambda _: step(inputs, parents, Path(job.out)), job.limits)
+def _run_step(task: Task, limits: Limits) -> Outcome:
+    parents = {name: Path(folder) for name, folder in task.parents.items()}
+    inputs = {**task.inputs, "how": task.how} if task.how else task.inputs
+    step = load_step(task.step, inputs)
+    return run_guarded(lambda _: step(inputs, parents, Path(task.out)), limits)
 
 
-def _run_job(host: ReadingHost, job: Job) -> Outcome:
-    if job.step != READING.function:
-        return _run_step(job)
-    if host.group != job.group:
-        folders = {name: Path(folder) for name, folder in job.parents.items()}
-        network = load_named(job.how["loader"])(job.about["subject"], **folders)
-        host.load(job.group, network, int(job.how["part_seed"]))
-    source = Source(**job.how["source"])
-    return host.read(source, job.inputs["measure"], int(job.inputs["seed"]), job.limits)
+def _run_readings(
+    host: ReadingHost, group: str, tasks: Sequence[Task], limits: Limits
+) -> Iterator[tuple[str, Outcome]]:
+    """Readings of one network and one plugin."""
+    first = tasks[0]
+    where = msgspec.convert(first.how, ReadingPlace)
+    place = NetworkPlace(group, where.loader, str(first.about["subject"]), first.parents, where.options)
+    readings = [Reading(t.key, str(t.inputs["measure"]), int(t.inputs["seed"])) for t in tasks]
+    ended = set()
+    try:
+        host.hold(place, where.part_seed)
+        for key, outcome in host.read(where.source, readings, limits):
+            ended.add(key)
+            yield key, outcome
+    except Exception as problem:  # these cells' fault, not the next ones'
+        outcome = Outcome(Status.FAILED, f"the subject could not be loaded: {described(problem)}")
+        yield from ((task.key, outcome) for task in tasks if task.key not in ended)
+
+
+def _run_job(host: ReadingHost, job: Job) -> Iterator[tuple[str, Outcome]]:
+    for how, alike in groupby(job.tasks, key=lambda task: (task.step, task.how)):
+        tasks = list(alike)
+        if how[0] == READING.function:
+            yield from _run_readings(host, job.group, tasks, job.limits)
+            continue
+        for task in tasks:
+            try:
+                yield task.key, _run_step(task, job.limits)
+            except Exception as problem:
+                yield task.key, Outcome(Status.FAILED, described(problem))
 
 
 def prepare_torch() -> None:
@@ -166,25 +280,13 @@ def prepare_torch() -> None:
     torch.set_deterministic_debug_mode("warn")
 
 
-def main(parent: int, scratch: Path) -> None:
-    """Serve jobs from standard input until it closes."""
-    die_with_parent(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    jobs = open(os.dup(0), "rb")  # noqa: SIM115
-    answers = open(os.dup(1), "wb", buffering=0)  # noqa: SIM115
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.dup2(nothing, 1)
-    prepare_torch()
-    host = ReadingHost(Path(tempfile.mkdtemp(dir=scratch)))
+def serve(channel: int, scratch: Path, held: TrainedNetwork | None = None, part_seed: int = 0) -> None:
+    """Serve jobs from the executor at `channel` until it closes."""
+    jobs = open(channel, "rb", closefd=False)  # noqa: SIM115
+    host = ReadingHost(Path(tempfile.mkdtemp(dir=scratch)), held, part_seed)
     for text in jobs:
-        job = parse(text, Job)
-        try:
-            outcome = _run_job(host, job)
-        except Exception as problem:  # loading a subject failed: this job's fault, not the next one's
-            outcome = Outcome(Status.FAILED, f"the subject could not be loaded: {described(problem)}")
-        answers.write(line(outcome))
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+        for key, outcome in _run_job(host, parse(text, Job)):
+            answer = memoryview(line(Ended(key, outcome)))
+            while answer:
+                answer = answer[os.write(channel, answer) :]
+    host.close()

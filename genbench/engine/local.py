@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import selectors
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
-from genbench.engine.cells import Cell, Outcome, Status
-from genbench.engine.guard import Limits
-from genbench.engine.messages import Job, line, parse
+from genbench.engine.cells import Assignment, Cell, Limits, Outcome, Status
+from genbench.engine.messages import Ended, Job, Task, line, parse
 from genbench.engine.readings import READING
+from genbench.engine.workers import NurseryEnded, Worker, Workers
+from genbench.errors import UserError
 
 __all__ = ["LocalExecutor", "Slot"]
 
@@ -27,8 +23,6 @@ _GRACE_SECONDS = 30.0
 _OWN_STEP_SECONDS = 7 * 24 * 3600.0
 """genbench's own steps (training a network, say) end by themselves, and on a large suite not soon."""
 
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-
 
 @dataclass
 class Slot:
@@ -36,122 +30,122 @@ class Slot:
 
     group: str = ""
     """The subject it has loaded."""
-    cell: Cell | None = None
+    left: dict[str, Assignment] = field(default_factory=dict)
+    """Key to what it has not answered yet."""
     deadline: float = 0.0
-    process: subprocess.Popen[bytes] | None = None
-    log: IO[bytes] | None = None
+    worker: Worker | None = None
     received: bytes = field(default=b"", repr=False)
 
 
 class LocalExecutor:
-    """Runs up to `jobs` cells at once; workers are started when first needed."""
+    """Runs up to `jobs` trips at once; workers are started when first needed."""
 
-    def __init__(self, jobs: int, limits: Limits, scratch: Path) -> None:
+    def __init__(self, jobs: int, limits: Limits, scratch: Path, workers: Workers | None = None) -> None:
         self._limits = limits
-        self._scratch = scratch
         self._slots = [Slot() for _ in range(jobs)]
         self._selector = selectors.DefaultSelector()
+        self._workers = workers or Workers(scratch)
 
     def free(self) -> list[Slot]:
-        """Slots that can take a cell, those with a loaded subject first."""
-        return sorted((slot for slot in self._slots if slot.cell is None), key=lambda slot: slot.group == "")
+        """Slots that can take work, those with a loaded subject first."""
+        return sorted((slot for slot in self._slots if not slot.left), key=lambda slot: slot.group == "")
 
     def busy(self) -> list[Cell]:
         """Cells that are being computed."""
-        return [slot.cell for slot in self._slots if slot.cell is not None]
+        return [one.cell for slot in self._slots for one in slot.left.values()]
 
-    def submit(self, slot: Slot, cell: Cell, parents: Mapping[str, Path], out: Path) -> None:
-        """Start computing `cell`, whose files go to `out`."""
-        if slot.process is None:
-            self._start(slot)
-        assert slot.process is not None
-        assert slot.process.stdin is not None
-        limited = cell.step == READING or cell.step.users_code
-        seconds = self._limits.seconds if limited else _OWN_STEP_SECONDS
-        job = Job(
-            cell.step.function,
-            dict(cell.inputs),
-            dict(cell.about),
-            dict(cell.how),
-            cell.group,
-            {name: str(folder) for name, folder in parents.items()},
-            str(out),
-            Limits(seconds, self._limits.memory),
-        )
-        slot.cell = cell
-        slot.group = cell.group or slot.group
-        slot.deadline = time.monotonic() + seconds + _GRACE_SECONDS
+    def submit(self, slot: Slot, trip: Sequence[Assignment]) -> None:
+        """Start computing cells of one group, one after another."""
+        slot.left = {one.cell.key: one for one in trip}
+        slot.group = trip[0].cell.group or slot.group
         try:
-            slot.process.stdin.write(line(job))
-            slot.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it died between two cells; `wait` sees its end and says so
+            if slot.worker is None:
+                slot.worker = self._workers.start()
+                self._selector.register(slot.worker.channel, selectors.EVENT_READ, slot)
+        except NurseryEnded as end:
+            raise UserError(
+                f"workers cannot be started: {end}; `genbench doctor` looks for the cause"
+            ) from end
+        seconds = self._seconds(trip[0].cell)
+        job = Job([_task(one) for one in trip], slot.group, Limits(seconds, self._limits.memory))
+        self._wait_for_next(slot)
+        with contextlib.suppress(OSError):  # it died between two trips; `wait` sees its end and says so
+            slot.worker.channel.sendall(line(job))
 
-    def _start(self, slot: Slot) -> None:
-        slot.log = tempfile.TemporaryFile()  # noqa: SIM115
-        slot.process = subprocess.Popen(
-            [sys.executable, "-m", "genbench.engine.host", str(os.getpid()), str(self._scratch)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=slot.log,
-            env={**os.environ, **_ONE_THREAD},
-            start_new_session=True,
-        )
-        slot.received = b""
-        assert slot.process.stdout is not None
-        self._selector.register(slot.process.stdout, selectors.EVENT_READ, slot)
+    def _seconds(self, cell: Cell) -> float:
+        limited = cell.step == READING or cell.step.users_code
+        return self._limits.seconds if limited else _OWN_STEP_SECONDS
+
+    def _wait_for_next(self, slot: Slot) -> None:
+        # Twice: a reading that took its process down is taken again, alone, before there is an answer.
+        longest = max((self._seconds(one.cell) for one in slot.left.values()), default=0.0)
+        slot.deadline = time.monotonic() + 2 * longest + _GRACE_SECONDS
 
     def wait(self, seconds: float) -> list[tuple[Cell, Outcome]]:
         """Cells that ended within `seconds`, with how they ended."""
         ended = []
         for event, _ in self._selector.select(seconds):
             slot: Slot = event.data
-            data = os.read(event.fd, 1 << 20)
-            slot.received += data
-            if not data:
+            assert slot.worker is not None
+            try:
+                data = slot.worker.channel.recv(1 << 20)
+            except ConnectionError:
+                data = b""
+            if data:
+                ended += self._answers(slot, data)
+            else:
                 ended += self._lost(slot, Status.CRASHED, "its worker process died")
-            elif slot.received.endswith(b"\n"):
-                answer, slot.received = slot.received, b""
-                assert slot.cell is not None
-                ended.append((slot.cell, parse(answer, Outcome)))
-                slot.cell = None
         for slot in self._slots:
-            if slot.cell is not None and time.monotonic() > slot.deadline:
+            if slot.left and time.monotonic() > slot.deadline:
                 reason = (
                     f"its worker did not answer within {self._limits.seconds:g} s; --timeout sets the limit"
                 )
                 ended += self._lost(slot, Status.TIMEOUT, reason)
         return ended
 
+    def _answers(self, slot: Slot, data: bytes) -> list[tuple[Cell, Outcome]]:
+        *lines, slot.received = (slot.received + data).split(b"\n")
+        found = [parse(text, Ended) for text in lines]
+        answers = [(slot.left.pop(one.key).cell, one.outcome) for one in found]
+        self._wait_for_next(slot)
+        return answers
+
     def _lost(self, slot: Slot, status: Status, reason: str) -> list[tuple[Cell, Outcome]]:
-        cell, slot.cell, slot.group = slot.cell, None, ""
+        """A worker is lost, and with it the first cell that it has not answered; a new one has the rest."""
+        left, slot.left, slot.group = list(slot.left.values()), {}, ""
         code, log = self._stop(slot)
-        if cell is None:
+        if not left:
             return []
         last = log.strip().splitlines()[-1:] or [f"exit code {code}"]
-        return [(cell, Outcome(status, f"{reason} ({last[0]})", output=log[-4096:]))]
+        if left[1:]:
+            self.submit(slot, left[1:])
+        return [(left[0].cell, Outcome(status, f"{reason} ({last[0]})", output=log[-4096:]))]
 
-    def _stop(self, slot: Slot) -> tuple[int | None, str]:
-        """Kill a worker; its children die with it."""
-        process, log = slot.process, slot.log
-        if process is None or log is None:
+    def _stop(self, slot: Slot, *, idle: bool = False) -> tuple[int | None, str]:
+        """End a worker; its children die with it."""
+        worker, slot.worker, slot.received = slot.worker, None, b""
+        if worker is None:
             return None, ""
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._selector.unregister(process.stdout)
-        process.kill()
-        code = process.wait()
-        process.stdout.close()
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-        log.seek(0)
-        text = log.read().decode(errors="replace")
-        log.close()
-        slot.process = slot.log = None
-        return code, text
+        self._selector.unregister(worker.channel)
+        return self._workers.stop(worker, idle=idle)
 
     def close(self) -> None:
         """Stop all workers at once."""
         for slot in self._slots:
-            self._stop(slot)
+            self._stop(slot, idle=not slot.left)
+        self._workers.close()
         self._selector.close()
+
+
+def _task(one: Assignment) -> Task:
+    cell = one.cell
+    parents = {name: str(folder) for name, folder in one.parents.items()}
+    return Task(
+        cell.key,
+        cell.step.function,
+        dict(cell.inputs),
+        dict(cell.about),
+        dict(cell.how),
+        parents,
+        str(one.out),
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ CREATE TABLE IF NOT EXISTS events (
     event TEXT NOT NULL, seconds REAL NOT NULL
 ) STRICT;
 """
+_PUT = "INSERT OR REPLACE INTO readings VALUES (?,?,?,?,?,?,?,?,?,?,?)"
+_EVENT = "INSERT INTO events (time, key, kind, event, seconds) VALUES (?,?,?,?,?)"
 
 
 class ReadingTable:
@@ -74,11 +76,14 @@ class ReadingTable:
         return connection
 
     def _fill_from(self, store: Store) -> None:
+        rows = []
         for key in store.finished():
             manifest = store.manifest(key)
             outcome = store.read(key)
             if manifest is not None and manifest["kind"] == READING.name and isinstance(outcome, Outcome):
-                self._put(_row(key, manifest["about"], outcome))
+                rows.append(_row(key, manifest["about"], outcome))
+        if rows:
+            self._put(rows)
 
     def close(self) -> None:
         """Release the file."""
@@ -98,25 +103,22 @@ class ReadingTable:
         except sqlite3.OperationalError as problem:
             raise _unusable(self.path, problem) from problem
 
-    def _put(self, row: tuple[object, ...]) -> None:
+    def _put(self, rows: Sequence[tuple[object, ...]]) -> None:
         with self._writing() as connection:
-            connection.execute("INSERT OR REPLACE INTO readings VALUES (?,?,?,?,?,?,?,?,?,?,?)", row)
+            connection.executemany(_PUT, rows)
 
-    def started(self, cell: Cell) -> None:
-        """Note that a cell's computation begins."""
-        self._event(cell, "started", 0.0)
-
-    def ended(self, cell: Cell, outcome: Outcome) -> None:
-        """Note how a computation ended; a failure is kept here only, so that the next run tries again."""
-        self._event(cell, str(outcome.status), outcome.cost.seconds)
-        self.ensure(cell, outcome)
-
-    def _event(self, cell: Cell, event: str, seconds: float) -> None:
+    def started(self, cells: Sequence[Cell]) -> None:
+        """Note that computations begin."""
         with self._writing() as connection:
-            connection.execute(
-                "INSERT INTO events (time, key, kind, event, seconds) VALUES (?,?,?,?,?)",
-                (time.time(), cell.key, cell.step.name, event, seconds),
-            )
+            connection.executemany(_EVENT, [_event(cell, "started", 0.0) for cell in cells])
+
+    def ended(self, ended: Sequence[tuple[Cell, Outcome]]) -> None:
+        """Note how computations ended; a failure is kept here only, so that the next run tries again."""
+        events = [_event(cell, str(outcome.status), outcome.cost.seconds) for cell, outcome in ended]
+        rows = [_row(cell.key, cell.about, outcome) for cell, outcome in ended if cell.step == READING]
+        with self._writing() as connection:
+            connection.executemany(_EVENT, events)
+            connection.executemany(_PUT, rows)
 
     def ensure(self, cell: Cell, outcome: Outcome) -> str:
         """Make a reading's row what its cell says; a sentence if the row said something else."""
@@ -126,10 +128,14 @@ class ReadingTable:
         found = self._connection.execute("SELECT * FROM readings WHERE key = ?", (cell.key,)).fetchone()
         if found == row:
             return ""
-        self._put(row)
+        self._put([row])
         if found is None or outcome.computed:
             return ""
         return f"{self.path}: the row of {cell.label} disagreed with its stored cell; corrected"
+
+
+def _event(cell: Cell, event: str, seconds: float) -> tuple[object, ...]:
+    return (time.time(), cell.key, cell.step.name, event, seconds)
 
 
 def _row(key: str, about: Mapping[str, Any], outcome: Outcome) -> tuple[object, ...]:

@@ -7,15 +7,14 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from genbench.engine.cells import KEPT, Cell, Outcome, Status
+from genbench.engine.cells import KEPT, Assignment, Cell, Outcome, Status
 from genbench.engine.local import Slot
 from genbench.engine.readings import READING, ReadingTable
 from genbench.engine.store import Damage, Store, disk_full
@@ -24,6 +23,9 @@ from genbench.errors import UserError
 __all__ = ["CellExecutor", "Progress", "provenance", "run_cells"]
 
 _POLL_SECONDS = 0.2
+"""Between two looks at cells that another run is computing."""
+_LONG_SECONDS = 1.0
+"""Without any: whatever happens wakes us, but for a worker that says nothing at all."""
 
 
 class CellExecutor(Protocol):
@@ -37,8 +39,8 @@ class CellExecutor(Protocol):
         """Cells that are being computed."""
         ...
 
-    def submit(self, slot: Slot, cell: Cell, parents: Mapping[str, Path], out: Path) -> None:
-        """Start computing `cell`; `parents` are the folders it reads, `out` the one it fills."""
+    def submit(self, slot: Slot, trip: Sequence[Assignment]) -> None:
+        """Start computing cells of one group: one, or readings of one network that belong together."""
         ...
 
     def wait(self, seconds: float) -> list[tuple[Cell, Outcome]]:
@@ -123,7 +125,7 @@ class _Run:
         """Cells that could start now, by group."""
         self._children: dict[str, list[Cell]] = {}
         for cell in cells:
-            for parent in cell.parents.values():
+            for parent in cell.sources.values():
                 self._children.setdefault(parent, []).append(cell)
         self._elsewhere: list[tuple[float, Cell]] = []
         """Cells that another run is computing, with the time to look again."""
@@ -168,19 +170,28 @@ class _Run:
             if stopped():
                 raise KeyboardInterrupt
             self._look_elsewhere_again()
-            for slot in executor.free():
-                cell = self._claim(slot.group, {busy.group for busy in executor.busy()})
-                if cell is None:
+            free = executor.free()
+            for place, slot in enumerate(free):
+                taken = {busy.group for busy in executor.busy()}
+                trip = self._claim(slot.group, taken, len(free) - place)
+                if not trip:
                     break
-                parents = {name: self._store.folder(key) for name, key in cell.parents.items()}
-                self._table.started(cell)
-                self._progress.started(cell)
-                executor.submit(slot, cell, parents, self._store.stage(cell.key))
-            for ended, outcome in executor.wait(_POLL_SECONDS):
-                self._finish(ended, outcome)
+                self._table.started(trip)
+                for cell in trip:
+                    self._progress.started(cell)
+                executor.submit(slot, [self._assigned(cell) for cell in trip])
+            wait = _POLL_SECONDS if self._elsewhere else _LONG_SECONDS
+            if ended := executor.wait(wait):
+                self._finish(ended)
+
+    def _assigned(self, cell: Cell) -> Assignment:
+        parents = {name: self._store.folder(key) for name, key in cell.sources.items()}
+        # A reading has no files.
+        out = self._store.staging(cell.key) if cell.step == READING else self._store.stage(cell.key)
+        return Assignment(cell, parents, out)
 
     def _queue_if_ready(self, cell: Cell) -> None:
-        if cell.key in self.pending and all(key in self.outcomes for key in cell.parents.values()):
+        if cell.key in self.pending and all(key in self.outcomes for key in cell.sources.values()):
             self._ready.setdefault(cell.group, deque()).append(cell)
 
     def _look_elsewhere_again(self) -> None:
@@ -190,20 +201,39 @@ class _Run:
         for cell in due:
             self._queue_if_ready(cell)
 
-    def _claim(self, group: str, taken: set[str]) -> Cell | None:
-        """The next cell that can start, claimed for this run.
+    def _claim(self, group: str, taken: set[str], slots: int) -> list[Cell]:
+        """What can start next, claimed for this run: a cell, with those that go together with it.
 
         First what other cells wait for (no group), then the subject that the worker has loaded, then one
         that no worker is on, then any.
+
+        Parameters
+        ----------
+        slots : workers without work, this one included.
         """
         preferred = ["", group, *(name for name in self._ready if name not in taken), *self._ready]
         for name in dict.fromkeys(preferred):
-            while queue := self._ready.get(name):
+            trip: list[Cell] = []
+            while (queue := self._ready.get(name)) and self._goes_with(queue[0], trip, slots):
                 cell = queue.popleft()
                 if self._claimed(cell):
-                    return cell
-            self._ready.pop(name, None)
-        return None
+                    trip.append(cell)
+            if not self._ready.get(name):
+                self._ready.pop(name, None)
+            if trip:
+                return trip
+        return []
+
+    def _goes_with(self, cell: Cell, trip: list[Cell], slots: int) -> bool:
+        if not trip:
+            return True
+        if not cell.together or cell.together != trip[0].together:
+            return False
+        # Where networks are fewer than workers and no more will come, each worker has a part of one.
+        groups = len(self._ready)
+        if groups >= slots or any(not waiting.group for waiting in self.pending.values()):
+            return True
+        return len(trip) < -(-(len(trip) + len(self._ready[cell.group])) // -(-slots // groups))
 
     def _claimed(self, cell: Cell) -> bool:
         if not self._store.try_lock(cell.key):
@@ -217,18 +247,20 @@ class _Run:
         del self.pending[cell.key]
         return True
 
-    def _finish(self, cell: Cell, outcome: Outcome) -> None:
-        if cell.step != READING and outcome.status is Status.FAILED:
-            self._store.unstage(cell.key)
-            _raise_if_fixable(outcome, self._store)
-        if outcome.status in KEPT:
-            self._store.commit(cell, outcome, self._provenance)
-        else:
-            self._store.unstage(cell.key)
-        self._table.ended(cell, outcome)
-        self._store.unlock(cell.key)
-        self.outcomes[cell.key] = outcome
-        self._ended(cell, outcome)
+    def _finish(self, ended: Sequence[tuple[Cell, Outcome]]) -> None:
+        for cell, outcome in ended:
+            if outcome.status in KEPT:
+                self._store.commit(cell, outcome, self._provenance, surely=cell.step != READING)
+            else:
+                self._store.unstage(cell.key)
+        self._table.ended(ended)
+        for cell, outcome in ended:
+            if cell.step != READING and outcome.status is Status.FAILED:
+                _raise_if_fixable(outcome, self._store)
+        for cell, outcome in ended:
+            self._store.unlock(cell.key)
+            self.outcomes[cell.key] = outcome
+            self._ended(cell, outcome)
 
     def _ended(self, cell: Cell, outcome: Outcome) -> None:
         """Tell, and see to the cells that waited for this one."""

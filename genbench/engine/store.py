@@ -193,9 +193,13 @@ class Store:
             folder.mkdir(exist_ok=True)
         return folder
 
+    def staging(self, key: str) -> Path:
+        """Where the files of a cell in flight lie or would lie."""
+        return self._run / key
+
     def stage(self, key: str) -> Path:
         """An empty folder for the files of a cell in flight."""
-        folder = self._run / key
+        folder = self.staging(key)
         with _explained(self.root, "written"):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
@@ -205,14 +209,25 @@ class Store:
         """Drop what a cell in flight left behind."""
         shutil.rmtree(self._run / key, ignore_errors=True)
 
-    def commit(self, cell: Cell, outcome: Outcome, provenance: Mapping[str, Any]) -> None:
-        """Seal the staged folder of `cell` and put it in place by one rename."""
-        staged = self._run / cell.key
+    def commit(
+        self, cell: Cell, outcome: Outcome, provenance: Mapping[str, Any], *, surely: bool = True
+    ) -> None:
+        """Seal the staged folder of `cell` and put it in place by one rename.
+
+        Parameters
+        ----------
+        surely : wait until the disk has it. Without, a loss of power within seconds may take the cell back or
+            leave it damaged, which is found when it is read and costs one small cell; a killed process loses
+            nothing either way.
+        """
+        staged = self.staging(cell.key)
         with _explained(self.root, "written"):
+            staged.mkdir(exist_ok=True)
             files = {path.name: file_hash(path) for path in sorted(staged.iterdir())}
-            for name in files:
-                _fsync(staged / name)
-            manifest = {
+            if surely:
+                for name in files:
+                    _fsync(staged / name)
+            manifest: dict[str, Any] = {
                 "key": cell.key,
                 "kind": cell.step.name,
                 "inputs": dict(cell.inputs),
@@ -223,9 +238,13 @@ class Store:
                 "result": dict(outcome.result),
                 "files": files,
             }
-            _write_sealed(staged / _MANIFEST, manifest)
-            _write_sealed(staged / _COST, {"cost": asdict(outcome.cost), "provenance": dict(provenance)})
-            _fsync(staged)
+            if cell.reads:
+                manifest["reads"] = dict(cell.reads)
+            _write_sealed(staged / _MANIFEST, manifest, surely)
+            cost = {"cost": asdict(outcome.cost), "provenance": dict(provenance)}
+            _write_sealed(staged / _COST, cost, surely)
+            if surely:
+                _fsync(staged)
             target = self.folder(cell.key)
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -236,7 +255,8 @@ class Store:
                 # Another run finished the same cell first; both hold the same result.
                 shutil.rmtree(staged, ignore_errors=True)
                 return
-            _fsync(target.parent)
+            if surely:
+                _fsync(target.parent)
 
     # -- sharing -------------------------------------------------------------------------------------
 
@@ -284,11 +304,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return sealed
 
 
-def _write_sealed(path: Path, body: Mapping[str, Any]) -> None:
+def _write_sealed(path: Path, body: Mapping[str, Any], surely: bool = True) -> None:
     """Write JSON with the checksum of its own body as the first line."""
     text = json.dumps(body, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False)
     path.write_text(text_hash(text) + "\n" + text + "\n", encoding="utf-8")
-    _fsync(path)
+    if surely:
+        _fsync(path)
 
 
 def _read_sealed(path: Path) -> dict[str, Any] | str:

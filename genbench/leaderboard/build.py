@@ -65,6 +65,7 @@ def _board_files(boards: Sequence[Board]) -> dict[str, bytes]:
 
 def build(folders: Folders) -> dict[str, bytes]:
     """Write the boards anew; what is not made from a record goes."""
+    _require_own_site(folders.boards / "site")
     boards = _read(folders)
     files = _board_files(boards)
     try:
@@ -123,8 +124,25 @@ def _references(boards: Sequence[Board], folders: Folders) -> dict[Path, str]:
 
 
 def _present(folders: Folders) -> set[str]:
-    """Files on disk that a build would own."""
-    tops = [path for kind in ("json", "md", "csv") for path in folders.boards.glob(f"*.{kind}")]
+    """Files on disk that a build made, and may remove; others may lie beside them."""
+    boards = [path.stem for path in folders.boards.glob("*.json") if _is_board(path)]
+    tops = [path for name in boards for path in folders.boards.glob(f"{name}.*") if path.is_file()]
     inside = [path for path in (folders.boards / "site").rglob("*") if path.is_file()]
-    names = {path.relative_to(folders.boards).as_posix() for path in [*tops, *inside]}
-    return names - {"README.md"}
+    return {path.relative_to(folders.boards).as_posix() for path in [*tops, *inside]}
+
+
+def _is_board(path: Path) -> bool:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return (
+        isinstance(found, dict) and found.keys() >= {"genbench", "rows"} and found.get("suite") == path.stem
+    )
+
+
+def _require_own_site(folder: Path) -> None:
+    """A site is written anew as a whole, so a folder of that name that is none of ours stops a build."""
+    page = folder / "index.html"
+    if folder.exists() and not (page.is_file() and "genbench" in page.read_text(encoding="utf-8")):
+        raise UserError(f"{folder} is not a site that genbench made; give another folder with --to")

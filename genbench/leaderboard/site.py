@@ -45,7 +45,9 @@ def site_files(boards: Sequence[Board]) -> dict[str, bytes]:
     for board, content in zip(boards, contents, strict=True):
         pages = board.pages
         files |= {f"{board.name}/{name}": shared for name, shared in pages.site_files().items()}
-        files[f"{board.name}/index.html"] = page("board.html.j2", "..", board=content)
+        files[f"{board.name}/index.html"] = page(
+            pages.board_template, "..", board=content, **pages.board_page()
+        )
         files[f"{board.name}/evidence.html"] = page(
             pages.evidence_template, "..", board=content, **pages.evidence_page()
         )

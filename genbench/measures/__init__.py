@@ -16,6 +16,7 @@ from genbench.measures import (
     perturbation,
     sharpness,
     spectral,
+    transformations,
 )
 
 __all__ = ["MEASURES"]
@@ -34,6 +35,7 @@ MEASURES = [
     *information.MEASURES,
     *calibration.MEASURES,
     *perturbation.MEASURES,
+    *transformations.MEASURES,
     *function_space.MEASURES,
     *compression.MEASURES,
 ]

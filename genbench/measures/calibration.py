@@ -24,10 +24,7 @@ _BINS = 15
 
 
 def _logits(subject: Subject) -> Tensor:
-    logits = subject.logits().double()
-    if not bool(logits.isfinite().all()):
-        raise NotApplicable("the network's outputs are not finite")
-    return logits
+    return subject.logits().double()
 
 
 def _gaps(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -118,28 +115,40 @@ def ace(subject: Subject) -> float:
     return float(torch.stack(gaps).mean())
 
 
-@measure(category="calibration", needs=_DATA, paper="002 A.6", cost="low")
+@measure(category="calibration", needs=_DATA, paper="002 A.6", cost="low", version="2")
 def temperature_scaling(subject: Subject) -> float:
     """Expected calibration error after the best temperature.
 
     ece of logits / T, with the T that minimises the training cross-entropy, 1/T between 1e-3 and 1e3: the
     cross-entropy is convex in 1/T, so there is one. (Guo et al. 2017)
 
-    Limits: T is fitted on the training set. Where every example is classified right, the best T is 0: the
-    reading is then that of its bound.
+    Limits: T is fitted on the training set. Where every example is classified right, the cross-entropy falls
+    all the way to T = 0, at which every confidence is 1: the reading then is exactly 0, so networks that fit
+    their data are ties. Where the best T lies beyond its bounds for another reason there is no reading.
     """
     logits, labels = _logits(subject), subject.labels()
-    return _expected_error(_best_inverse_temperature(logits, labels) * logits, labels)
+    above = logits - logits.gather(1, labels[:, None])
+    others = above.scatter(1, labels[:, None], -torch.inf)
+    if float(others.max()) < 0:
+        return 0.0
+    return _expected_error(_best_inverse_temperature(above) * logits, labels)
 
 
-def _best_inverse_temperature(logits: Tensor, labels: Tensor) -> float:
-    """Bisection on the sign of the derivative of the cross-entropy in 1/T, which only grows."""
-    label_logit = logits.gather(1, labels[:, None])[:, 0].mean()
-    low, high = -3.0, 3.0  # decimal logarithms
+def _best_inverse_temperature(above: Tensor) -> float:
+    """Bisection on the sign of the derivative of the cross-entropy in 1/T, which only grows.
+
+    `above`: every logit less that of the label, (m, classes).
+    """
+
+    def slope(exponent: float) -> float:
+        return float(((10**exponent * above).softmax(1) * above).sum(1).mean())
+
+    low, high = -3.0, 3.0
+    if slope(low) >= 0 or slope(high) <= 0:
+        raise NotApplicable("no temperature between 0.001 and 1000 is the best one for the network's outputs")
     for _ in range(60):
         middle = (low + high) / 2
-        expected = ((10**middle * logits).softmax(1) * logits).sum(1).mean()
-        low, high = (middle, high) if expected < label_logit else (low, middle)
+        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
     return float(10 ** ((low + high) / 2))
 
 

@@ -39,7 +39,8 @@ def vcdim(subject: Subject) -> float:
     """VC-dimension proxy from the parameter count.
 
     W log W, W = number of trainable parameters; the growth of the bounds of Bartlett et al. 2019 for
-    piecewise-linear networks, without their factor for depth.
+    piecewise-linear networks, without their factor for depth. 002 says that it takes Eq. 15 of Jiang et al.
+    2020 instead where inputs are images; genbench takes W log W, as printed, for all.
 
     Limits: blind to training; orders networks exactly as param_count does.
     """

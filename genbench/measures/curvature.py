@@ -17,7 +17,7 @@ __all__ = ["MEASURES"]
 
 _GRADIENTS = frozenset({"gradients", "training_data"})
 _PRECISION = 1e-3
-"""lambda of 002 Eq. 31, the prior precision; the paper leaves it open."""
+"""lambda of 002 Eq. 31, the prior precision, as a share of the mean of F; the paper leaves it open."""
 
 
 @measure(category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (34)", cost="high")
@@ -48,17 +48,20 @@ def hessian_trace(subject: Subject) -> Estimate:
     return mean_of(subject.curvature()["traces"])
 
 
-@measure(category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (32)", cost="medium")
+@measure(
+    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (32)", cost="medium", version="2"
+)
 def flatness_proxy(subject: Subject) -> Estimate:
     """Mean diagonal of the empirical Fisher information of batches, plus a prior precision.
 
-    mean_i (F_i + lambda), F_i = mean_b (dL_b/dw_i)², lambda = 1e-3; 16 mini-batches of 32 training examples.
+    mean_i (F_i + lambda), F_i = mean_b (dL_b/dw_i)², lambda = 1e-3 of the mean of F_i; 16 mini-batches of 32
+    training examples.
 
-    Limits: F is taken from batch gradients, as in the paper, so it shrinks as the batch grows. Of the paper's
-    aggregates this is the mean.
+    Limits: 002 leaves lambda open; a fixed one would make all networks that fit their data alike. F is taken
+    from batch gradients, as in the paper, so it shrinks as the batch grows. Of the paper's aggregates this is
+    the mean.
     """
-    squares = mean_of(subject.batch_gradients()["squares"])
-    return Estimate(squares + _PRECISION, standard_error=squares.standard_error, samples=squares.samples)
+    return mean_of(subject.batch_gradients()["squares"], 1 + _PRECISION)
 
 
 MEASURES = [hessian_top_eigenvalue, hessian_trace, flatness_proxy]

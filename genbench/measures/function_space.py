@@ -27,9 +27,9 @@ def _error_bound(log_evidence: Tensor, n: int) -> Tensor:
 @measure(
     category="function_space",
     needs={"weights", "training_data"},
-    randomness="seeded",
     paper="000 (24)",
     cost="high",
+    version="2",
 )
 def ml_pacbayes(subject: Subject) -> Estimate:
     """Marginal-likelihood PAC-Bayes bound of the architecture's Gaussian process.
@@ -37,12 +37,13 @@ def ml_pacbayes(subject: Subject) -> Estimate:
     mean over classes of epsilon, −log(1 − epsilon) = (log 1/P(C(S)) + log n + log 1/delta + log 1/gamma) /
     (n − 1), delta = gamma = .05. P(C(S)) = probability that the process separates the class from the rest
     on S without error, by expectation propagation; its kernel is the covariance of the outputs of 24 random
-    networks of the architecture. S = at most 200 training examples, n = |S|. (Valle-Pérez & Louis 2020)
+    networks of the architecture (more if it has fewer than 10 outputs). S = all m training examples up to n =
+    |S| = 1200, or as many as have 3 million numbers together, 200 at least. (Valle-Pérez & Louis 2020)
 
     Limits: it sees the architecture and the data, not the trained weights: networks that differ only in how
-    they were trained are all alike to it. Random networks are drawn as torch initialises layers, with batch
-    norm on the statistics of S. The error given is that of the kernel, by leaving out a quarter of the
-    networks at a time.
+    they were trained have the same reading, to the bit. Random networks are drawn as torch initialises
+    layers, with batch norm on the statistics of S. The error given is that of the kernel, by leaving out a
+    quarter of the networks at a time.
     """
     part = subject.log_evidence()
     n = int(part["n"])
@@ -50,7 +51,7 @@ def ml_pacbayes(subject: Subject) -> Estimate:
     # Jackknife over groups of networks, on a few classes.
     groups = _error_bound(part["jackknife"], n).mean(1)
     spread = math.sqrt(float((groups - groups.mean()).square().sum()) * (len(groups) - 1) / len(groups))
-    return Estimate(value, standard_error=spread, samples=24)
+    return Estimate(value, standard_error=spread, samples=int(part["networks"]))
 
 
 MEASURES = [ml_pacbayes]

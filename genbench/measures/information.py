@@ -17,7 +17,6 @@ __all__ = ["MEASURES"]
 
 _DATA = frozenset({"weights", "training_data"})
 _GRADIENTS = frozenset({"gradients", "training_data"})
-_EPS = 1e-8
 
 
 def _losses(subject: Subject) -> Tensor:
@@ -46,30 +45,46 @@ def aic_bias(subject: Subject) -> float:
     return 2.0 * sum(parameter.numel() for parameter in subject.parameters())
 
 
-@measure(category="information", needs=_GRADIENTS, randomness="seeded", paper="002 (43)", cost="medium")
+@measure(
+    category="information",
+    needs=_GRADIENTS,
+    randomness="seeded",
+    paper="002 (43)",
+    cost="medium",
+    version="2",
+)
 def tic_bias(subject: Subject) -> Estimate:
     """Penalty of Takeuchi's information criterion, diagonal approximation.
 
     sum_j J_jj / (I_jj + eps), J = mean of g_n g_nᵀ over single examples, I = Hessian of the mean loss, eps =
-    1e-8; on at most 256 training examples. The error given is half the difference between their halves.
+    1e-3 of the mean of I_jj; on at most 256 training examples. The error given is half the difference between
+    their halves.
 
-    Limits: I is the Hessian in its Gauss-Newton form (the Fisher information): the raw Hessian's diagonal has
-    negative entries in a network, where the ratio means nothing.
+    Limits: 002 leaves eps open; a fixed one outweighs I on a network that fits its data. I is the Hessian in
+    its Gauss-Newton form (the Fisher information), not the paper's Hutchinson diagonal of the raw Hessian:
+    that has negative entries in a network, where the ratio means nothing.
     """
     return with_halves(subject.information()["ratios"], samples=min(256, subject.m))
 
 
-@measure(category="information", needs=_GRADIENTS, randomness="seeded", paper="002 (44)", cost="medium")
+@measure(
+    category="information",
+    needs=_GRADIENTS,
+    randomness="seeded",
+    paper="002 (44)",
+    cost="medium",
+    version="2",
+)
 def tic_bias_bound(subject: Subject) -> float:
     """Upper bound of tic_bias.
 
-    tr(J) / max(min_j I_jj, eps), J, I and eps = 1e-8 as in tic_bias.
+    tr(J) / max(min_j I_jj, eps), J, I and eps as in tic_bias.
 
     Limits: any parameter without effect, a dead unit's say, makes the denominator eps; it then is tr(J) /
-    eps.
+    eps, a thousand times the ratio of the means of J_jj and I_jj, per parameter.
     """
     part = subject.information()
-    return float(part["trace_j"]) / max(float(part["least_i"]), _EPS)
+    return float(part["trace_j"]) / max(float(part["least_i"]), float(part["eps"]))
 
 
 @measure(
@@ -78,11 +93,13 @@ def tic_bias_bound(subject: Subject) -> float:
     randomness="seeded",
     paper="002 (42)",
     cost="medium",
+    version="2",
 )
 def tic(subject: Subject) -> Estimate:
     """Takeuchi's information criterion, diagonal approximation.
 
-    mean_n −log p(y_n | x_n) + tic_bias, as printed in 002: the penalty is not divided by m.
+    mean_n −log p(y_n | x_n) + tic_bias, as printed in 002: the penalty is not divided by m. Its Hessian is in
+    Gauss-Newton form, for the paper's Hutchinson diagonal goes negative.
 
     Limits: as tic_bias, which outweighs the loss by far.
     """

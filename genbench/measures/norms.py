@@ -19,6 +19,9 @@ def param_norm(subject: Subject) -> Estimate:
     """Norm of all weights.
 
     sqrt(C / m) with C = sum_i ||W_i||_F².
+
+    Limits: a batch norm that no layer stands before, as after the additions of a pre-activation network,
+    cannot be folded: its scales are in no norm of weights, here or in the other norm and spectral measures.
     """
     squares = squared_norms(subject.weights())
     return Estimate(math.sqrt(sum(squares) / subject.m), layers=by_layer(subject, squares))

@@ -8,6 +8,7 @@ block (l1), alpha on 21 points from 0 to .5, on 128 to 384 pairs.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from genbench.plugin.contract import Measure
     from genbench.subject import Subject
 
-__all__ = ["MEASURES", "davies_bouldin", "gi_scores", "pal_areas"]
+__all__ = ["MEASURES", "davies_bouldin", "gi_scores", "interpolation_measure", "pal_areas"]
 
 _DATA = frozenset({"weights", "training_data"})
 _REPRESENTED = 512
@@ -178,3 +179,21 @@ MEASURES = [
     mixup_intra_l0,
     dbi_mixup,
 ]
+
+
+def interpolation_measure(statistic: str, pairs: str, layer: int) -> Measure:
+    """The measure of the family at any layer: 0 is the input, 1, 2, … the output of that block.
+
+    Parameters
+    ----------
+    statistic : "gi" or "pal".
+    pairs : "intra" or "inter".
+    """
+    known = {one.name: one for one in MEASURES}
+    name = f"{statistic}_{pairs}_l{layer}"
+    if name in known:
+        return known[name]
+    first = known[f"{statistic}_{pairs}_l1"]
+    function = (_pal if statistic == "pal" else _gi)(pairs, layer)
+    function.__doc__ = first.description.replace(_WHERE[1][1], f"behind block {layer}")
+    return replace(first, name=name, function=function, summary=function.__doc__.split("\n")[0])

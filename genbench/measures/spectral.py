@@ -38,7 +38,7 @@ def _log_ratios(weights: list[Tensor], squares: list[float]) -> float:
     return math.log(total)
 
 
-@measure(category="spectral", paper="001 (15)", logarithm=True, cost="low")
+@measure(category="spectral", paper="001 (15)", logarithm=True, cost="low", version="2")
 def log_prod_of_spec(subject: Subject) -> Estimate:
     """Logarithm of the product of the layers' spectral norms.
 
@@ -49,7 +49,12 @@ def log_prod_of_spec(subject: Subject) -> Estimate:
 
 
 @measure(
-    category="spectral", needs={"weights", "training_data"}, paper="001 (14)", logarithm=True, cost="low"
+    category="spectral",
+    needs={"weights", "training_data"},
+    paper="001 (14)",
+    logarithm=True,
+    cost="low",
+    version="2",
 )
 def log_prod_of_spec_over_margin(subject: Subject) -> float:
     """Logarithm of the product of the layers' spectral norms over the margin.
@@ -59,7 +64,7 @@ def log_prod_of_spec_over_margin(subject: Subject) -> float:
     return half_log(log_product(_squares(subject), subject.margin()), subject)
 
 
-@measure(category="spectral", paper="001 (18)", logarithm=True, cost="low")
+@measure(category="spectral", paper="001 (18)", logarithm=True, cost="low", version="2")
 def log_sum_of_spec(subject: Subject) -> float:
     """Logarithm of the depth times the layers' mean (geometric) spectral norm.
 
@@ -69,7 +74,12 @@ def log_sum_of_spec(subject: Subject) -> float:
 
 
 @measure(
-    category="spectral", needs={"weights", "training_data"}, paper="001 (17)", logarithm=True, cost="low"
+    category="spectral",
+    needs={"weights", "training_data"},
+    paper="001 (17)",
+    logarithm=True,
+    cost="low",
+    version="2",
 )
 def log_sum_of_spec_over_margin(subject: Subject) -> float:
     """Logarithm of the depth times the layers' mean (geometric) spectral norm over the margin.
@@ -85,6 +95,7 @@ def log_sum_of_spec_over_margin(subject: Subject) -> float:
     paper="001 (12)",
     logarithm=True,
     cost="low",
+    version="2",
 )
 def log_spec_init_main(subject: Subject) -> float:
     """Main term of the spectral bound, with distances from the initial weights.
@@ -97,7 +108,12 @@ def log_spec_init_main(subject: Subject) -> float:
 
 
 @measure(
-    category="spectral", needs={"weights", "training_data"}, paper="001 (13)", logarithm=True, cost="low"
+    category="spectral",
+    needs={"weights", "training_data"},
+    paper="001 (13)",
+    logarithm=True,
+    cost="low",
+    version="2",
 )
 def log_spec_orig_main(subject: Subject) -> float:
     """Main term of the spectral bound, with distances from the origin.
@@ -108,7 +124,7 @@ def log_spec_orig_main(subject: Subject) -> float:
     return half_log(log_product(squares, subject.margin()) + _log_ratios(subject.weights(), squares), subject)
 
 
-@measure(category="spectral", paper="001 (16)", cost="low")
+@measure(category="spectral", paper="001 (16)", cost="low", version="2")
 def fro_over_spec(subject: Subject) -> float:
     """Ratio of the layers' Frobenius to their spectral norms, a rank in disguise.
 
@@ -117,7 +133,7 @@ def fro_over_spec(subject: Subject) -> float:
     return math.sqrt(_ratios(subject.weights(), _squares(subject)) / subject.m)
 
 
-@measure(category="spectral", needs={"weights", "initial_weights"}, paper="001 (24)", cost="low")
+@measure(category="spectral", needs={"weights", "initial_weights"}, paper="001 (24)", cost="low", version="2")
 def dist_spec_init(subject: Subject) -> Estimate:
     """Spectral norms of the layers' change in training.
 

@@ -11,8 +11,9 @@ The public names, all that an author of a plugin needs; CONTRIBUTING.md has an e
 - degradations: a `Degradation` fits `Dial`s to a `DegradationTask`.
 - suites: a `SuiteFile` is a TOML file with a name, a `SuiteKind` what such files may be about; the seam that
   a kind implements is `genbench.suites.kind.Kind`.
-- executors: an `Executor` makes a `CellExecutor`, which takes `Cell`s (each with its `Step`) into `Slot`s
-  under `Limits` and gives `Outcome`s, each with a `Status` and a `Cost`; `LocalExecutor` is one to build on.
+- executors: an `Executor` makes a `CellExecutor`, which takes trips of `Assignment`s (each with a `Cell` and
+  that with its `Step`) into `Slot`s under `Limits` and gives `Outcome`s, each with a `Status` and a `Cost`;
+  `LocalExecutor` is one to build on.
 
 They are imported on first use. `ImageData` and its splits and `LoadedBackbone` import torch: a plugin that
 imports them inside the function that loads keeps the listing commands fast.
@@ -26,7 +27,7 @@ from genbench._lazy import names_from
 
 if TYPE_CHECKING:
     from genbench.data.images import FileImages, ImageData, ImageSplit, TensorImages
-    from genbench.engine.cells import Cell, Cost, Outcome, Status, Step
+    from genbench.engine.cells import Assignment, Cell, Cost, Outcome, Status, Step
     from genbench.engine.guard import Limits
     from genbench.engine.local import LocalExecutor, Slot
     from genbench.engine.scheduler import CellExecutor
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from genbench.zoo.loaded import LoadedBackbone
 
 __all__ = [
+    "Assignment",
     "Availability",
     "Backbone",
     "BackboneRequest",
@@ -82,7 +84,7 @@ __all__ = [
 
 _NAMES = {
     "genbench.data.images": ("FileImages", "ImageData", "ImageSplit", "TensorImages"),
-    "genbench.engine.cells": ("Cell", "Cost", "Outcome", "Status", "Step"),
+    "genbench.engine.cells": ("Assignment", "Cell", "Cost", "Outcome", "Status", "Step"),
     "genbench.engine.guard": ("Limits",),
     "genbench.engine.local": ("LocalExecutor", "Slot"),
     "genbench.engine.scheduler": ("CellExecutor",),

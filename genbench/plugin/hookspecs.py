@@ -1,7 +1,8 @@
 """Every hook of genbench. Built-ins and third-party packages register through these alone.
 
 A package names a module in the entry-point group `genbench`; functions of that module that carry one of
-these names and the `genbench.hookimpl` mark are called once, and return lists.
+these names and the `genbench.hookimpl` mark are called once, and return lists; `genbench_prepare` is called
+where readings are taken, and returns nothing.
 """
 
 from __future__ import annotations
@@ -56,3 +57,8 @@ def genbench_suite_kinds() -> list[SuiteKind]:  # type: ignore[empty-body]
 @hookspec
 def genbench_executors() -> list[Executor]:  # type: ignore[empty-body]
     """Ways to run cells of work."""
+
+
+@hookspec
+def genbench_prepare() -> None:
+    """Import what readings need, once for all of them."""

@@ -219,12 +219,18 @@ def load_file(path: Path) -> ModuleType:
     return module
 
 
-def _offers(plugin: object, name: str) -> dict[str, list[object]]:
-    """Call each hook of one plugin; the hook signatures are checked by pluggy on the way."""
+def _manager(plugin: object, name: str) -> pluggy.PluginManager:
+    """The hooks of one plugin alone; pluggy checks their signatures."""
     manager = pluggy.PluginManager("genbench")
     manager.add_hookspecs(hookspecs)
     manager.register(plugin, name)
     manager.check_pending()
+    return manager
+
+
+def _offers(plugin: object, name: str) -> dict[str, list[object]]:
+    """Call each hook of one plugin by which it offers something."""
+    manager = _manager(plugin, name)
     offers: dict[str, list[object]] = {}
     for kind in _KINDS:
         for answer in getattr(manager.hook, f"genbench_{kind}")():
@@ -265,9 +271,16 @@ def _accept(registry: Registry, report: PluginReport, kind: str, item: object) -
                 other.problems.append(f"{kind[:-1]} {name!r} is also registered by {report.source}")
 
 
-def source_measures(source: Source) -> dict[str, Measure]:
-    """The measures of one plugin alone, by name: what a worker needs to run one of them."""
+def source_measures(source: Source, *, prepare: bool = False) -> dict[str, Measure]:
+    """The measures of one plugin alone, by name: what a worker needs to run one of them.
+
+    Parameters
+    ----------
+    prepare : let the plugin import what its readings need, as in a process that they are forked from.
+    """
     module = load_source(source)
+    if prepare:
+        _manager(module, source.plugin).hook.genbench_prepare()
     if source.kind == "file" and not hasattr(module, "genbench_measures"):
         found = [value for value in vars(module).values() if isinstance(value, Measure)]
     else:

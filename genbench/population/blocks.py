@@ -1,4 +1,4 @@
-"""The cells of a population: one block of networks trained at once, its evidence, single networks."""
+"""The cells of a population: blocks of networks trained at once, and their evidence; a network of a block."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from genbench.engine.store import read_manifest
+from genbench.population.calibration import calibration_errors
 from genbench.population.memory import keep_freed_memory
 from genbench.population.networks import Shape, make_network
 from genbench.population.pools import Choice, heldout_images, shifted_images, training_set
@@ -21,7 +22,7 @@ from genbench.population.stacked import StackedNetworks
 from genbench.population.stacked_training import BlockRecipe, NetworkRecipe, StackedTraining, train_stacked
 from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["judge_block", "load_member", "member", "train_block"]
+__all__ = ["judge_block", "load_member", "train_block"]
 
 _CONVERGED = 0.99
 """SPEC section 2: neither its stopping rule nor this training accuracy makes a run unconverged."""
@@ -71,37 +72,27 @@ def _save_states(states: list[dict[str, Tensor]], file: Path) -> None:
     save_file({name: torch.stack([state[name] for state in states]) for name in states[0]}, file)
 
 
-def member(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
-    """Take one network out of its block, so that a reading opens nothing but that network."""
-    place = int(inputs["place"])
-    for name in ("initial.safetensors", "final.safetensors"):
-        with safe_open(parents["block"] / name, framework="pt") as file:
-            state = {key: file.get_slice(key)[place].clone().contiguous() for key in file.keys()}  # noqa: SIM118
-        save_file(state, out / name)
-    with safe_open(parents["block"] / "trace.safetensors", framework="pt") as file:
-        mine = [key for key in file.keys() if key.startswith(f"{place}.")]  # noqa: SIM118
-        trace = {key.partition(".")[2]: file.get_tensor(key).clone() for key in mine}
-    save_file(trace, out / "trace.safetensors")
-    block = _result(parents["block"])
-    return {**{k: v for k, v in block.items() if k != "networks"}, **block["networks"][place]}
-
-
 def judge_block(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """What the networks of a block do on held-out images: right or wrong per image, and every gap.
 
     gap = training accuracy − test accuracy; gap_ood_X = training accuracy − accuracy on the shifted set X.
     The gap of a corruption is the mean over its severities, gap_ood_corrupted the mean over all of them.
+    With `calibration`, heldout_ece too: the expected calibration error on the images of the gap.
     """
     block = _result(parents["block"])
     choice = Choice(**block["choice"])
     stack = _stack(Shape(**block["shape"]), parents["block"] / "final.safetensors")
 
+    def logits(images: Tensor) -> Tensor:
+        return stack.evaluate((images.float() / 255 - block["mean"]) / block["std"])
+
     def right(images: Tensor, labels: Tensor) -> Tensor:
-        standard = (images.float() / 255 - block["mean"]) / block["std"]
-        return torch.as_tensor(stack.evaluate(standard).argmax(dim=2) == labels)
+        return torch.as_tensor(logits(images).argmax(dim=2) == labels)
 
     images, labels = heldout_images(parents["heldout"], choice, inside=False)
-    found = right(images, labels)
+    given = logits(images)
+    found = given.argmax(dim=2) == labels
+    errors = calibration_errors(given, labels).tolist() if inputs.get("calibration") else []
     save_file({"right": found, "labels": labels}, out / "evidence.safetensors")
     accuracy = {"": found.double().mean(dim=1)}
     shifted: dict[str, list[Tensor]] = {}
@@ -124,32 +115,43 @@ def judge_block(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Pat
                 "test_size": found.shape[1],
                 "gap": trained["train_accuracy"] - test,
                 **{f"gap_ood_{name}": trained["train_accuracy"] - m[place] for name, m in means.items()},
+                **({"heldout_ece": errors[place]} if errors and math.isfinite(errors[place]) else {}),
                 "shifted_accuracy": {key: float(value[place]) for key, value in accuracy.items() if key},
             }
         )
     return {"networks": networks}
 
 
-def load_member(name: str, network: Path, training: Path) -> TrainedNetwork:
-    """The originals of a subject, from the cell of one network and the pool of training images."""
-    result = _result(network)
-    shape = Shape(**result["shape"])
-    data = training_set(training, Choice(**result["choice"]))
+def load_member(name: str, network: Path, training: Path, place: int) -> TrainedNetwork:
+    """The originals of a subject: the network at `place` of a block, and its images out of the pool."""
+    block = _result(network)
+    shape = Shape(**block["shape"])
+    data = training_set(training, Choice(**block["choice"]))
     return TrainedNetwork(
         name=name,
-        model=_model(shape, network / "final.safetensors"),
-        initial_model=_model(shape, network / "initial.safetensors"),
+        final=lambda: _model(shape, network / "final.safetensors", place),
+        initial=lambda: _model(shape, network / "initial.safetensors", place),
         inputs=data.images,
         labels=data.labels,
         classes=shape.classes,
-        trace=_owned(network / "trace.safetensors"),
+        trace=_trace(network / "trace.safetensors", place),
     )
 
 
-def _model(shape: Shape, weights: Path) -> nn.Module:
+def _model(shape: Shape, weights: Path, place: int) -> nn.Module:
+    """One network of a stack; of the file, nothing else is read."""
     model = make_network(shape, seed=0)
-    model.load_state_dict(_owned(weights))
+    with safe_open(weights, framework="pt") as file:
+        # Copied out of the mapped file, whose alignment could change which vector kernels run.
+        state = {key: file.get_slice(key)[place].clone().contiguous() for key in file.keys()}  # noqa: SIM118
+    model.load_state_dict(state)
     return model.eval()
+
+
+def _trace(file: Path, place: int) -> dict[str, Tensor]:
+    with safe_open(file, framework="pt") as traces:
+        mine = [key for key in traces.keys() if key.startswith(f"{place}.")]  # noqa: SIM118
+        return {key.partition(".")[2]: traces.get_tensor(key).clone() for key in mine}
 
 
 def _stack(shape: Shape, weights: Path) -> StackedNetworks:

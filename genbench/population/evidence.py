@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from genbench.errors import UserError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["PopulationEvidence", "network_row"]
 
 _TRAINING = ("train_accuracy", "train_loss", "epochs", "parameters")
+_CALIBRATION = "heldout_ece"
 _ONE_SEED = "every network has the same seed; the scores need several"
 
 
@@ -42,9 +44,26 @@ class PopulationEvidence(Evidence):
     def rows(self) -> dict[str, dict[str, Any]]:
         """Network to its row of the record table, without readings; in the suite's order."""
         return {
-            name: network_row(point, self.found[name])
+            name: network_row(point, {**self.found[name], **self._severities(self.found[name])})
             for name, point in self.settings.items()
             if "gap" in self.found[name]
+        }
+
+    @property
+    def truth(self) -> str:
+        """Of the columns of a row, the one that measures are judged by."""
+        return _CALIBRATION if self.suite.content()["data"].get("truth") == "ece" else "gap"
+
+    def _severities(self, found: Mapping[str, Any]) -> dict[str, float]:
+        """gap_ood_severityS: training accuracy − mean accuracy over the corruptions of severity S."""
+        if not self.suite.content()["data"].get("by_severity"):
+            return {}
+        accuracies: dict[str, list[float]] = {}
+        for name, accuracy in found["shifted_accuracy"].items():
+            accuracies.setdefault(name.rpartition(".")[2], []).append(accuracy)
+        return {
+            f"gap_ood_severity{severity}": found["train_accuracy"] - fmean(values)
+            for severity, values in sorted(accuracies.items())
         }
 
     @property
@@ -81,10 +100,11 @@ class PopulationEvidence(Evidence):
     @property
     def meaning(self) -> list[str]:
         """Of the sign-error over environments."""
+        truth = "gap" if self.truth == "gap" else "calibration error"
         return [
-            "Sign-error: how often a measure orders the gaps of two networks wrongly, where one "
-            "hyperparameter differs and the held-out images say surely which gap is larger; the mean over "
-            "all such pairs of settings (environments).",
+            f"Sign-error: how often a measure orders the {truth}s of two networks wrongly, where one "
+            f"hyperparameter differs and the held-out images say surely which {truth} is larger; the mean "
+            "over all such pairs of settings (environments).",
             "0 is perfect, ½ a coin, 1 always wrong.",
             "Its 95 % interval is over resampled seeds.",
         ]
@@ -101,11 +121,17 @@ class PopulationEvidence(Evidence):
         """The same as the scores take it."""
         import pandas as pd
 
+        from genbench.scoring.columns import Columns
         from genbench.scoring.table_files import table_from_frame
 
         frame = pd.DataFrame(self.table(results))
         known = {one.name: one.measure for one in results}
-        return table_from_frame(frame, known_measures=known, source=self.suite.name)
+        if self.truth == "gap":
+            columns = None
+        else:
+            others = tuple(name for name in frame.columns if name == "gap" or name.startswith("gap_ood"))
+            columns = Columns(gap=self.truth, ood=others)
+        return table_from_frame(frame, columns, known_measures=known, source=self.suite.name)
 
     def judge(self, results: Sequence[MeasureResult]) -> Judged:
         """Every score, from the readings; a measure's are the same whatever stands beside it.
@@ -156,7 +182,7 @@ class PopulationEvidence(Evidence):
             codes=np.zeros((len(rows), 0), dtype=np.int64),
             levels=(),
             seeds=np.zeros(len(rows), dtype=np.int64),
-            targets={"gap": np.array([row["gap"] for row in rows.values()], dtype=np.float64)},
+            targets={self.truth: np.array([row.get(self.truth) for row in rows.values()], dtype=np.float64)},
             measures=tuple(one.name for one in results),
             readings=np.array(readings, dtype=np.float64).reshape(len(rows), len(results)),
         )
@@ -217,6 +243,7 @@ def network_row(hyperparameters: Mapping[str, Any], found: Mapping[str, Any]) ->
         "seed": seed,
         "gap": found["gap"],
         **{name: found[name] for name in sorted(found) if name.startswith("gap_ood_")},
+        **({_CALIBRATION: found[_CALIBRATION]} if _CALIBRATION in found else {}),
     }
     if "test_accuracy" in found:
         row["test_error"] = 1 - found["test_accuracy"]

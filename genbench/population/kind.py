@@ -50,9 +50,11 @@ class PopulationKind(Kind):
         found = {}
         for one in plan.networks:
             assert one.truth is not None
-            judged = outcomes[one.truth.key].result.get("networks")
-            mine = {} if judged is None else judged[plan.places[one.label]]
-            found[one.label] = {**outcomes[one.network.key].result, **mine}
+            place = plan.places[one.label]
+            found[one.label] = {
+                **_of_one(outcomes[one.network.key].result, place),
+                **_of_one(outcomes[one.truth.key].result, place),
+            }
         settings = {one.label: one.hyperparameters for one in plan.networks}
         return PopulationEvidence(suite, plan.pack, settings, found)
 
@@ -61,9 +63,8 @@ class PopulationKind(Kind):
         found = {}
         for block in pack.read_as(PopulationManifest).blocks:
             trained, judged = block.trained.result, block.judged.result
-            common = {key: value for key, value in trained.items() if key != "networks"}
             for place, label in enumerate(block.subjects):
-                found[label] = {**common, **trained["networks"][place], **judged["networks"][place]}
+                found[label] = {**_of_one(trained, place), **_of_one(judged, place)}
         settings = {one.label: one.hyperparameters for one in self.plan(suite, pack).networks}
         return PopulationEvidence(suite, pack, settings, found)
 
@@ -99,3 +100,9 @@ class PopulationKind(Kind):
             # Which of two equally bad environments comes first is a matter of the last bit.
             "worst": sorted(one["sign_error"] for one in score["worst"]),
         }
+
+
+def _of_one(result: Mapping[str, Any], place: int) -> dict[str, Any]:
+    """What the result of a block says of one of its networks; nothing if it failed."""
+    common = {key: value for key, value in result.items() if key != "networks"}
+    return {**common, **(result["networks"][place] if "networks" in result else {})}

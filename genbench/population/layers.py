@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["batch_norm", "columns", "convolve", "dense"]
+__all__ = ["batch_norm", "columns", "convolve", "dense", "max_pool"]
 
 
 def dense(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -81,6 +81,17 @@ class _Columns(torch.autograd.Function):
         total = gradient.new_zeros(networks * channels, height * width + 1, batch)
         total.index_add_(1, ctx.source, gradient.reshape(networks * channels, -1, batch))
         return total[:, :-1].reshape(ctx.shape), None, None, None
+
+
+def max_pool(images: Tensor) -> Tensor:
+    """The largest of every 2 × 2 places of (n, c, h, w, batch), as `nn.MaxPool2d(2)`; an odd last one goes.
+
+    Where two are equal both share the gradient, and torch's own takes the first: behind a ReLU that is the
+    same, because only zeros, through which it passes none, are equal by more than accident.
+    """
+    networks, channels, height, width, batch = images.shape
+    whole = images[:, :, : height // 2 * 2, : width // 2 * 2]
+    return whole.reshape(networks, channels, height // 2, 2, width // 2, 2, batch).amax(dim=(3, 5))
 
 
 def batch_norm(

@@ -1,4 +1,7 @@
-"""Architectures of the populations (SPEC.md section 2): NiN, FCN and a small ResNet, each with dropout."""
+"""Architectures of the populations (SPEC.md section 2), each with dropout.
+
+NiN, FCN and a small ResNet; SimpleCNN and ResNetV2 of 002.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from genbench.errors import UserError
 
 __all__ = ["ARCHITECTURES", "NetworkInNetwork", "Shape", "make_network"]
 
-ARCHITECTURES = ("nin", "fcn", "resnet")
+ARCHITECTURES = ("nin", "fcn", "resnet", "simplecnn", "resnetv2")
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,95 @@ class _ResidualBlock(nn.Module):
         return out
 
 
+class SimpleCnn(nn.Module):
+    """`depth` 3 × 3 convolutions, each with ReLU and 2 × 2 max pooling, then dropout and a linear head.
+
+    Widths are width, 2·width, 4·width, … 002 says no more of its own than "a three-layer CNN": depth 3.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        sizes = [shape.channels] + [shape.width * 2**i for i in range(shape.depth)]
+        self.convs = nn.ModuleList(
+            nn.Conv2d(sizes[i], sizes[i + 1], 3, padding=1) for i in range(shape.depth)
+        )
+        self.relu = nn.ReLU()
+        self.pool = nn.MaxPool2d(2)
+        self.dropouts = nn.ModuleList(nn.Dropout(shape.dropout) for _ in range(1 if shape.dropout else 0))
+        places = (shape.height >> shape.depth) * (shape.image_width >> shape.depth)
+        if not places:
+            raise UserError(
+                f"a simplecnn of depth {shape.depth} halves images {shape.depth} times, and nothing is left "
+                f"of {shape.height} × {shape.image_width} pixels; use a smaller depth"
+            )
+        self.head = nn.Linear(sizes[-1] * places, shape.classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (n, channels, h, w) -> logits (n, classes)."""
+        for conv in self.convs:
+            images = self.pool(self.relu(conv(images)))
+        hidden = images.flatten(1)
+        for dropout in self.dropouts:
+            hidden = dropout(hidden)
+        logits: Tensor = self.head(hidden)
+        return logits
+
+
+class ResNetV2(nn.Module):
+    """The pre-activation ResNet of He et al. 2016b for small images: depth = 6·n + 2 layers, 32 in 002.
+
+    A 3 × 3 stem, three stages of n blocks with width, 2·width and 4·width filters (16, 32, 64 as published),
+    the second and third halving the image, then batch norm, ReLU, average pooling and a linear head.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        blocks, left = divmod(shape.depth - 2, 6)
+        if left or not blocks:
+            raise UserError(f"a resnetv2 has 6·n + 2 layers: depth 8, 14, 20, 26, 32, …, not {shape.depth}")
+        sizes = [shape.width] + [shape.width * 2**stage for stage in range(3) for _ in range(blocks)]
+        self.stem = nn.Conv2d(shape.channels, shape.width, 3, padding=1, bias=False)
+        self.blocks = nn.ModuleList(
+            _PreActivationBlock(sizes[i], sizes[i + 1], stride=2 if sizes[i + 1] > sizes[i] else 1)
+            for i in range(3 * blocks)
+        )
+        self.bn = nn.BatchNorm2d(sizes[-1])
+        self.relu = nn.ReLU()
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.dropouts = nn.ModuleList(nn.Dropout(shape.dropout) for _ in range(1 if shape.dropout else 0))
+        self.head = nn.Linear(sizes[-1], shape.classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (n, channels, h, w) -> logits (n, classes)."""
+        hidden = self.stem(images)
+        for block in self.blocks:
+            hidden = block(hidden)
+        hidden = self.pool(self.relu(self.bn(hidden))).flatten(1)
+        for dropout in self.dropouts:
+            hidden = dropout(hidden)
+        logits: Tensor = self.head(hidden)
+        return logits
+
+
+class _PreActivationBlock(nn.Module):
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(inputs)
+        self.conv1 = nn.Conv2d(inputs, width, 3, stride=stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.relu = nn.ReLU()
+        changes = stride != 1 or inputs != width
+        self.shortcut = nn.Conv2d(inputs, width, 1, stride=stride, bias=False) if changes else None
+
+    def forward(self, images: Tensor) -> Tensor:
+        active = self.relu(self.bn1(images))
+        # As He et al. have it, a shortcut that changes the shape starts behind the first activation.
+        kept = images if self.shortcut is None else self.shortcut(active)
+        out: Tensor = self.conv2(self.relu(self.bn2(self.conv1(active)))) + kept
+        return out
+
+
 def make_network(shape: Shape, seed: int) -> nn.Module:
     """A network with freshly drawn weights that depend on `shape` and `seed` alone."""
     with torch.random.fork_rng(devices=[]):
@@ -173,6 +265,10 @@ def make_network(shape: Shape, seed: int) -> nn.Module:
             return FullyConnected(inputs, shape.depth, shape.width, shape.classes, shape.dropout)
         if shape.architecture == "resnet":
             return ResidualNetwork(shape.depth, shape.width, shape.channels, shape.classes, shape.dropout)
+        if shape.architecture == "simplecnn":
+            return SimpleCnn(shape)
+        if shape.architecture == "resnetv2":
+            return ResNetV2(shape)
     raise UserError(
         f"unknown architecture {shape.architecture!r}; there are {', '.join(map(repr, ARCHITECTURES))}"
     )

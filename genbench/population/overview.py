@@ -8,6 +8,7 @@ from functools import cached_property
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from genbench.display.names import reading_note
 from genbench.suites.result import MeasureResult
 
 if TYPE_CHECKING:
@@ -56,8 +57,18 @@ class Overview:
             },
             "seed": [network["seed"] for network in networks],
             "gap": [round(network["gap"], 5) for network in networks],
+            **self._truth(),
             "converged": [int(network["converged"]) for network in networks],
         }
+
+    def _truth(self) -> dict[str, Any]:
+        """What measures are judged by, where it is not the gap."""
+        column = self._evidence.truth
+        if column == "gap":
+            return {}
+        values = [network.get(column) for network in self._networks]
+        shown = [None if value is None else round(value, 5) for value in values]
+        return {"truth": {"name": "calibration error", "values": shown}}
 
     def content(self) -> dict[str, Any]:
         """The grid, its gaps, shifted images."""
@@ -124,8 +135,14 @@ def _spread(gaps: Sequence[float]) -> dict[str, Any]:
 
 
 def reasons(result: MeasureResult) -> list[tuple[int, str, str]]:
-    """Why networks have no reading: how many, status and reason, the most frequent first."""
-    missing = Counter((str(o.status), o.reason) for o in result.outcomes.values() if o.value is None)
+    """Why networks have no reading, or none that differs from 0: how many, status and reason, by number."""
+    missing: Counter[tuple[str, str]] = Counter()
+    for outcome in result.outcomes.values():
+        if outcome.value is None:
+            missing[str(outcome.status), outcome.reason] += 1
+        elif note := reading_note(outcome):
+            # Without the error itself, which differs from one network to the next.
+            missing[str(outcome.status), note.partition(":")[0]] += 1
     ordered = sorted(missing.items(), key=lambda item: (-item[1], item[0]))[:_MOST_REASONS]
     return [
         (count, status, reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…")

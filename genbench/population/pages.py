@@ -51,6 +51,10 @@ class PopulationPages(Pages):
 
     def __init__(self, evidence: PopulationEvidence, judged: Judged) -> None:
         super().__init__(evidence, judged)
+        if evidence.truth != "gap":
+            self.truth_name = "calibration error"
+            self.truth_axis = "held-out expected calibration error"
+            self.judged_by = "the expected calibration error on held-out images"
         # Environments are the same for all measures but for readings that are missing.
         score = next((one.score for one in judged.results if one.score is not None), None)
         if score is not None and score.available:
@@ -70,18 +74,18 @@ class PopulationPages(Pages):
 
     @property
     def network_columns(self) -> list[NetworkColumn]:
-        """The gap."""
+        """The truth."""
 
-        def gap(network: str) -> str:
-            found = self.evidence.known[network].get("gap")
+        def truth(network: str) -> str:
+            found = self.evidence.known[network].get(self.evidence.truth)
             return "–" if found is None else f"{found:.3f}"
 
-        return [NetworkColumn(self.truth_name, gap)]
+        return [NetworkColumn(self.truth_name, truth)]
 
     def truth(self, network: str) -> float | None:
-        """The gap of a network that is scored."""
+        """Of a network that is scored."""
         found = self.evidence.known[network]
-        return found.get("gap") if found.get("converged", True) else None
+        return found.get(self.evidence.truth) if found.get("converged", True) else None
 
     def note(self, network: str) -> str:
         """Unconverged networks stay in the table, marked, and out of the score."""
@@ -205,6 +209,7 @@ class PopulationPages(Pages):
         """Every score, readings against gaps, and where it fails."""
         score: PopulationScore | None = result.score
         content: dict[str, Any] = {
+            "truth": self.truth_name,
             "figure": gap_scatter(result, self.evidence.networks),
             "hyperparameters": list(self._overview.grid),
             "cards": _CARDS,
@@ -238,9 +243,17 @@ class PopulationPages(Pages):
         return {"csv": table_text(self.evidence.table(ordered))}
 
     def figures(self, result: MeasureResult) -> dict[str, Figure]:
-        """Sign-error of all measures by hyperparameter (001), Kendall score IID against OOD (002), gaps."""
+        """Sign-error of all measures by hyperparameter, of this one by pairs of values, of all with and
+        without the noise filter (001 Figs. 1, 2, 4), Kendall score IID against OOD (002), gaps.
+        """
         from genbench.display.scatter import reading_scatter
-        from genbench.display.score_figures import iid_ood_scatter, sign_error_cdfs
+        from genbench.display.score_figures import (
+            iid_ood_scatter,
+            noise_filter_bars,
+            sign_error_cdfs,
+            value_pair_cdfs,
+        )
+        from genbench.scoring.ablations import errors_by_values, noise_filter_effect
         from genbench.scoring.robust import sign_error_environments
 
         scored = [one for one in self.judged.results if one.score is not None]
@@ -251,17 +264,22 @@ class PopulationPages(Pages):
         parts = list(dict.fromkeys(summary["part"]))
         targets = list(networks.targets)
         names = [one.name for one in scored]
+        environments = sign_error_environments(networks)
         figures = {
-            "sign-errors.pdf": sign_error_cdfs(sign_error_environments(networks), summary, names, parts)
+            "sign-errors.pdf": sign_error_cdfs(environments, summary, names, parts),
+            "noise-filter.pdf": noise_filter_bars(noise_filter_effect(networks), names),
         }
+        if result.score is not None:
+            by_values = errors_by_values(networks.select([result.name]), environments)
+            figures["pairs-of-values.pdf"] = value_pair_cdfs(environments, by_values, result.name)
         if len(targets) > 1:
             figures["iid-ood.pdf"] = iid_ood_scatter(kendall, targets[0], targets[1:])
         axis = next(iter(self._overview.grid))
         rows = self.evidence.rows
         points = [
-            Point("", f"{axis}={rows[network][f'hp.{axis}']}", value, rows[network]["gap"])
+            Point("", f"{axis}={rows[network][f'hp.{axis}']}", value, truth)
             for network, value in result.values.items()
-            if rows[network].get("converged", True)
+            if (truth := self.truth(network)) is not None
         ]
         if points:
             label = f"{result.name} (higher should mean {result.measure.higher_means})"

@@ -1,6 +1,6 @@
 """Turns a population suite into cells. Imports no torch, so that `genbench plan` and resuming stay instant.
 
-    training images ─> block ─┬─> network ─> readings
+    training images ─> block ─┬─> readings
     held-out images ──────────┴─> evidence
        └─> corrupted images ──┘
 
@@ -17,7 +17,7 @@ from typing import Any
 from genbench.data.content_mark import content_mark
 from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.errors import UserError
-from genbench.keys import canonical_json, derive_seed
+from genbench.keys import canonical_json, cell_key, derive_seed
 from genbench.packs.pack import Pack, unpacked_cell
 from genbench.plugin.offers import Dataset
 from genbench.plugin.registry import load_registry
@@ -34,10 +34,12 @@ TRAINING = Step("population_training", "genbench.population.pools:training_pool"
 HELDOUT = Step("population_heldout", "genbench.population.pools:heldout_pool", "held-out images")
 SHIFTS = Step("population_shifts", "genbench.population.pools:shifts", "corrupt images")
 BLOCK = Step("population_block", "genbench.population.blocks:train_block", "train a stack", seconds=25.0)
-NETWORK = Step("population_network", "genbench.population.blocks:member", "take out network", seconds=0.1)
 JUDGED = Step(
     "population_evidence", "genbench.population.blocks:judge_block", "evaluate a stack", seconds=5.0
 )
+
+_NETWORK = "population_network"
+"""Stands for one network of a block in keys."""
 
 _SHAPE = ("architecture", "depth", "width", "dropout")
 _CHOICE = ("dataset", "train_size", "label_noise", "heldout_domain")
@@ -67,11 +69,7 @@ class PopulationPlan(EvidencePlan):
     def cells(self) -> list[Cell]:
         """Parents before children."""
         data = [self.training_data, self.heldout_data, *([self.shifts] if self.shifts else [])]
-        return [*data, *self.blocks, *self.truths, *(one.network for one in self.networks)]
-
-    def with_all_kept(self) -> PopulationPlan:
-        """The same plan, with the stacks in the store at its end, as a pack needs them."""
-        return replace(self, blocks=[replace(block, on_demand=False) for block in self.blocks])
+        return [*data, *self.blocks, *self.truths]
 
 
 def plan_population(suite: PopulationSuite, pack: Pack | None = None) -> PopulationPlan:
@@ -92,13 +90,8 @@ def plan_population(suite: PopulationSuite, pack: Pack | None = None) -> Populat
     places = {}
     for block, judged, members in stacks:
         for place, i in enumerate(members):
-            network = make_cell(
-                NETWORK,
-                f"take out {labels[i]}",
-                {"step": _VERSION, "place": place},
-                {"block": block},
-            )
-            subjects[i] = NetworkCells(labels[i], points[i], network, judged)
+            identity = cell_key(_NETWORK, {"step": _VERSION, "place": place, "parents": {"block": block.key}})
+            subjects[i] = NetworkCells(labels[i], points[i], block, judged, identity, {"place": place})
             places[labels[i]] = place
     return PopulationPlan(
         training_data=training,
@@ -123,6 +116,7 @@ def _trained(
     for place, one in enumerate(settings):
         shared = {name: one[name] for name in (*_SHAPE, *_CHOICE, *_RECIPE)}
         groups.setdefault(canonical_json(shared), []).append(place)
+    asked = {"calibration": True} if suite.data.truth == "ece" else {}
     stacks = []
     # The costly ones first: the last to end is then a cheap one.
     for members in sorted(_cut(groups.values(), settings), key=lambda m: -_cost(settings[m[0]], len(m))):
@@ -131,7 +125,7 @@ def _trained(
         judged = make_cell(
             JUDGED,
             f"evaluate {block.label.removeprefix('train ')}",
-            {"step": _VERSION},
+            {"step": _VERSION, **asked},
             parents,
         )
         stacks.append((block, judged, members))
@@ -143,7 +137,7 @@ def _unpacked(pack: Pack, labels: list[str]) -> list[_Stack]:
     number = {label: i for i, label in enumerate(labels)}
     stacks = []
     for place, entry in enumerate(pack.read_as(PopulationManifest).blocks):
-        block = unpacked_cell(pack, f"stack {place}", entry.trained, on_demand=True)
+        block = unpacked_cell(pack, f"stack {place}", entry.trained)
         judged = unpacked_cell(pack, f"evidence of stack {place}", entry.judged)
         stacks.append((block, judged, [number[label] for label in entry.subjects]))
     return stacks
@@ -207,8 +201,6 @@ def _block(suite: PopulationSuite, members: list[dict[str, Any]], training: Cell
             "networks": [_network(one) for one in members],
         },
         {"training": training},
-        # Its networks and its evidence are stored on their own.
-        on_demand=True,
     )
 
 
@@ -243,6 +235,11 @@ def _values(settings: Mapping[str, Any]) -> int:
         places = 1
     elif settings["architecture"] == "resnet":
         places = 4 * side**2
+    elif settings["architecture"] == "resnetv2":
+        # Two convolutions a block, and the second and third stage are a half and a quarter of the first.
+        places = 3 * int(settings["depth"]) * side**2 // 8
+    elif settings["architecture"] == "simplecnn":
+        places = side**2 // 2
     else:
         places = side**2 // 4
     return max(1, int(settings["batch_size"]) * int(settings["width"]) * places * 20)

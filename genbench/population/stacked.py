@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 from torch.func import stack_module_state
 
 from genbench.errors import UserError
-from genbench.population.layers import batch_norm, convolve, dense
+from genbench.population.layers import batch_norm, convolve, dense, max_pool
 
 __all__ = ["StackedNetworks"]
 
@@ -122,6 +122,8 @@ class StackedNetworks:
             return given.relu_()
         if isinstance(layer, nn.AdaptiveAvgPool2d):
             return given.flatten(2, 3).mean(dim=2)[:, :, None, None]
+        if isinstance(layer, nn.MaxPool2d) and (layer.kernel_size, layer.stride, layer.padding) == (2, 2, 0):
+            return max_pool(given)
         if isinstance(layer, nn.Dropout):
             return _dropout(given, layer.p, generators) if training and layer.p else given
         if isinstance(layer, nn.Identity):

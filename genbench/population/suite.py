@@ -17,8 +17,8 @@ from genbench.suites.suite import Suite
 __all__ = ["CORRUPTION_NAMES", "DataTable", "PopulationSuite", "TrainTable", "read_population"]
 
 Corruption = Literal[
-    "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "motion_blur", "fog", "brightness",
-    "contrast", "pixelate", "jpeg", "elastic",
+    "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur",
+    "snow", "frost", "fog", "brightness", "contrast", "pixelate", "jpeg", "elastic",
 ]  # fmt: skip
 CORRUPTION_NAMES: tuple[str, ...] = get_args(Corruption)
 """Those of `genbench.data.corruptions`, which imports torch; a test compares the two."""
@@ -41,6 +41,10 @@ class DataTable(fields.Table, frozen=True):
     corruptions: Annotated[list[Corruption], fields.distinct("the name of a corruption")] | None = None
     severities: Annotated[list[Severity], fields.distinct("an integer from 1 to 5")] | None = None
     shifted_images: Annotated[int, fields.integer(10)] | None = None
+    by_severity: fields.Flag | None = None
+    """Whether every severity is a truth of its own, gap_ood_severity1 to 5: the axis of 002's Table 2."""
+    truth: Literal["gap", "ece"] | None = None
+    """What measures are judged by: the gap, or the calibration error on held-out images."""
     # Settings of a network, as all of `TrainTable`: one value here, or a list in [grid].
     dataset: fields.Text | None = None
     train_size: Annotated[int, fields.integer(10)] | None = None
@@ -51,7 +55,7 @@ class DataTable(fields.Table, frozen=True):
 class TrainTable(fields.Table, frozen=True):
     """How a network is built and trained; None where the grid says it, or nothing does."""
 
-    architecture: Literal["nin", "fcn", "resnet"] | None = None
+    architecture: Literal["nin", "fcn", "resnet", "simplecnn", "resnetv2"] | None = None
     optimizer: Literal["sgd", "adam", "rmsprop"] | None = None
     momentum: BelowOne | None = None
     weight_decay: fields.NotNegative | None = None
@@ -118,6 +122,7 @@ def read_population(path: Path, content: Mapping[str, Any], common: Mapping[str,
     fields.known_keys(path, "grid", grid, _AXES)
     _check_axes(path, {"data": data.given(), "train": train.given()}, grid)
     _check_images(path, data, grid)
+    _check_depths(path, {**train.given(), **grid})
     values = {name: tuple(values) for name, values in grid.items()}
     return PopulationSuite(**common, data=data, train=train, grid=values)
 
@@ -140,9 +145,21 @@ def _check_axes(path: Path, tables: Mapping[str, Mapping[str, Any]], grid: Mappi
             fields.check(path, f"grid.{axis}", value, kind)
 
 
+def _check_depths(path: Path, given: Mapping[str, Any]) -> None:
+    """Before anything is trained: a ResNetV2 has 6·n + 2 layers."""
+    architectures, depths = (
+        value if isinstance(value, list) else [value] for value in (given["architecture"], given["depth"])
+    )
+    wrong = [depth for depth in depths if depth < 8 or (depth - 2) % 6]
+    if "resnetv2" in architectures and wrong:
+        raise UserError(
+            f"{path}: depth = {wrong[0]}, but a resnetv2 has 8, 14, 20, 26, 32, … layers: 6·n + 2"
+        )
+
+
 def _check_images(path: Path, data: DataTable, grid: Mapping[str, Any]) -> None:
     given, pool = {**data.given(), **grid}, data.training_pool
-    for name in ("severities", "shifted_images"):
+    for name in ("severities", "shifted_images", "by_severity"):
         if name in given and "corruptions" not in given:
             raise UserError(
                 f"{path}: data.{name} says how images are corrupted, but there is no data.corruptions"

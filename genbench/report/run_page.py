@@ -10,6 +10,7 @@ from typing import Any
 
 from genbench import __version__
 from genbench.display.kept_figures import figures_kept_in, inlined
+from genbench.display.names import reading_note
 from genbench.display.scatter import reading_scatter
 from genbench.display.templates import template_environment
 from genbench.engine.cells import Outcome, Status
@@ -113,7 +114,7 @@ def _reading(pages: Pages, network: str, outcome: Outcome) -> dict[str, Any]:
         "fine": outcome.status in (Status.OK, Status.NOT_APPLICABLE),
         "beside": [column.text(network) for column in pages.network_columns],
         "seconds": outcome.cost.seconds + outcome.cost.shared_seconds,
-        "reason": outcome.reason,
+        "reason": reading_note(outcome),
     }
 
 

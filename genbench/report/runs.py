@@ -11,6 +11,7 @@ import click
 from msgspec import Struct, to_builtins
 
 from genbench import __version__
+from genbench.display.names import reading_note
 from genbench.display.tables import Table, fitting_columns, print_table, show
 from genbench.engine.cells import Outcome, Status
 from genbench.run.execute import RunResult
@@ -68,7 +69,7 @@ def _readings(result: RunResult, pages: Pages, measure: MeasureResult) -> Table:
                 "status": str(outcome.status),
                 **{column.label: column.text(network) for column in truths},
                 "seconds": f"{_seconds(outcome):.2g}",
-                "why": outcome.reason,
+                "why": reading_note(outcome),
             }
         )
     numbers = [column.label for column in truths]

@@ -154,7 +154,7 @@ def _demanded(cells: list[Cell], store: Path) -> list[tuple[Cell, bool]]:
         stored = stored_folder(store, cell.key).is_dir()
         found.append((cell, stored))
         if not stored:
-            waiting.update(cell.parents.values())
+            waiting.update(cell.sources.values())
     return found[::-1]
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from genbench.engine.cells import Cell, NetworkCells, make_cell
+from genbench.engine.messages import ReadingPlace
 from genbench.engine.readings import READING
 from genbench.engine.store import stored_folder
 from genbench.errors import UserError
@@ -96,21 +99,28 @@ def _reading(suite: Suite, evidence: EvidencePlan, network: NetworkCells, entry:
             "measure": measure.name,
             "measure_version": measure.version,
             "code": measure_fingerprint(entry),
-            "seed": derive_seed(*suite.identity, network.network.key, measure.name, 0),
+            "seed": derive_seed(*suite.identity, network.key, measure.name, 0),
         },
-        {"network": network.network, "training": evidence.training_data},
+        {"network": network.key, "training": evidence.training_data},
         about={
             "suite": suite.name,
             "quick": suite.quick,
             "subject": network.label,
             "measure": measure.name,
         },
-        how={
-            "source": asdict(entry.source),
-            "loader": evidence.loader,
-            "part_seed": derive_seed(*suite.identity, network.network.key),
-        },
-        group=network.network.key,
+        how=msgspec.to_builtins(
+            ReadingPlace(
+                entry.source,
+                derive_seed(*suite.identity, network.key),
+                evidence.loader,
+                dict(network.place),
+            )
+        ),
+        group=network.key,
+        together=str(entry.source),
+        reads={"network": network.network.key, "training": evidence.training_data.key}
+        if network.identity
+        else {},
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from genbench.errors import UserError
 
@@ -18,6 +18,7 @@ __all__ = ["Columns", "KnownMeasure", "find_columns", "read_columns", "short_nam
 _SEED = ("seed", "hp.seed")
 _GAP = ("gap", "gen.gap")
 _OOD = ("gap_ood", "gen.gap_ood")
+_OTHER = ("heldout_ece",)
 _TEST_ERROR = ("test_error", "gen.test_error")
 _TEST_ACCURACY = ("test_accuracy", "test_acc", "gen.test_acc", "gen.val_acc")
 _TEST_SIZE = ("test_size", "test_dataset_size")
@@ -51,7 +52,7 @@ class Columns:
     gap: str = ""
     """Training accuracy − test accuracy."""
     ood: tuple[str, ...] = ()
-    """Gaps to shifted test sets."""
+    """Gaps to shifted test sets, and other targets that `genbench score --target` takes."""
     test_error: str = ""
     test_accuracy: str = ""
     """Read as 1 − test error where there is no column of test errors."""
@@ -111,7 +112,7 @@ def find_columns(
     Where several columns may be named, a pattern such as `*_adjusted` stands for all that fit it.
     Hyperparameters are `hp.…`; measures are `complexity.…`, or without any such column those in
     `known_measures`, which also say which way a measure points; targets are `gap`, `gap_ood_…`,
-    `test_error`, with or without `gen.` before them.
+    `test_error`, with or without `gen.` before them, and `heldout_ece`.
     """
     known = known_measures or {}
     given = _without_patterns(given, names, source)
@@ -131,7 +132,8 @@ def find_columns(
         measures=measures,
         seed=seed,
         gap=given.gap or _first(names, _GAP),
-        ood=given.ood or tuple(n for n in names if n.startswith(_OOD) and n not in taken),
+        ood=given.ood
+        or tuple(n for n in names if (n.startswith(_OOD) or n in _OTHER) and n not in (*taken, *measures)),
         test_error=given.test_error or ("" if given.test_accuracy else _first(names, _TEST_ERROR)),
         test_accuracy=given.test_accuracy or _first(names, _TEST_ACCURACY),
         test_size=given.test_size or _first(names, _TEST_SIZE),
@@ -202,7 +204,7 @@ def _without_patterns(given: Columns, names: Sequence[str], source: str) -> Colu
     def meant(name: str, among: Sequence[str]) -> list[str]:
         if name in among or not any(mark in name for mark in "*?["):
             return [name]
-        found = [column for column in among if fnmatchcase(column, name) or fnmatchcase(short_name(column), name)]
+        found = [c for c in among if fnmatchcase(c, name) or fnmatchcase(short_name(c), name)]
         if not found:
             raise UserError(f"{source}: no column fits {name!r}; {_suggest(name, among)}")
         return found
@@ -211,11 +213,11 @@ def _without_patterns(given: Columns, names: Sequence[str], source: str) -> Colu
         return tuple(dict.fromkeys(column for name in group for column in meant(name, among)))
 
     lists = ("hyperparameters", "measures", "ood", "converged", "unconverged")
-    found = replace(given, **{role: expanded(getattr(given, role), names) for role in lists})
-    measures = found.measures or _starting(names, "complexity.")
-    return replace(
-        found, **{role: expanded(getattr(given, role), measures) for role in ("higher_is_better", "logarithm")}
-    )
+    columns: dict[str, Any] = {role: expanded(getattr(given, role), names) for role in lists}
+    measures = columns["measures"] or _starting(names, "complexity.")
+    for role in ("higher_is_better", "logarithm"):
+        columns[role] = expanded(getattr(given, role), measures)
+    return replace(given, **columns)
 
 
 def _named(given: Columns) -> list[str]:

@@ -21,7 +21,7 @@ __all__ = ["granulated_kendall"]
 
 Floats = NDArray[np.float64]
 # Cells of a (rows, rows) or (resamples, pairs) matrix held at once.
-_CELLS = 2**24
+_CELLS = 2**21
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +52,22 @@ def _signs(values: Floats, axis: _Axis) -> Floats:
     return np.asarray(np.sign(values[axis.first] - values[axis.second]))
 
 
+def _order(values: Floats, part: slice) -> NDArray[np.int8]:
+    """(some rows, rows) signs of differences, one byte each."""
+    above, below = values[part, None] > values, values[part, None] < values
+    return np.asarray(above.view(np.int8) - below.view(np.int8))
+
+
 def _overall(networks: NetworkTable, gap: Floats, drawn: NDArray[np.float32], tick: Tick) -> Floats:
     """(resamples, measures) tau over all pairs, each counting the product of its multiplicities."""
     rows = len(networks)
     total = np.zeros((len(drawn), len(networks.measures)))
-    for start in range(0, rows, max(1, _CELLS // rows)):
-        part = slice(start, start + max(1, _CELLS // rows))
-        gaps = np.sign(gap[part, None] - gap).astype(np.float32)
+    step = max(1, _CELLS // rows)
+    for start in range(0, rows, step):
+        part = slice(start, start + step)
+        gaps = _order(gap, part)
         for place in range(len(networks.measures)):
-            reading = networks.readings[:, place]
-            agreement = gaps * np.sign(reading[part, None] - reading)
+            agreement = gaps * _order(networks.readings[:, place], part)
             total[:, place] += np.einsum(
                 "rj,rj->r", drawn[:, part] @ agreement.astype(np.float32), drawn, dtype=np.float64
             )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from genbench.scoring.conditioning import ConditioningSet, View, find_views, merging
+from genbench.scoring.conditioning import ConditioningSet, find_views, merging
 from genbench.scoring.network_table import NetworkTable
 from genbench.scoring.pairs import pairs_within
+from genbench.scoring.progress import Tick, part_of, quiet
 
 __all__ = ["MINUS", "PLUS", "ZERO", "PairCounter"]
 
@@ -20,7 +21,7 @@ Singles = NDArray[np.float32]
 Integers = NDArray[np.int64]
 Ranks = NDArray[np.int32]
 Counts = list[Floats]
-"""Per set, (3, values of j, values of i, resamples) weights of pairs (i, j) of runs by the sign of g_i − g_j."""
+"""Per set, (3, values of j, values of i, resamples) weights of pairs (i, j), by the sign of g_i − g_j."""
 Code = tuple[float, float, float]
 """What a pair with g_i − g_j < 0, = 0 and > 0 counts."""
 MINUS, ZERO, PLUS = range(3)
@@ -46,7 +47,7 @@ class PairCounter:
     Two things spare most of the work. A pair with g_i > g_j counts 1 and one with g_i < g_j counts `base` in
     one and the same sum, which is taken apart when the cells are complete. And pairs are visited once, with i
     behind j; what they say of (j, i) follows from the counts of all pairs, which are the same for every
-    measure, and from the ties of the measure, which are listed. A measure with many ties is visited both ways.
+    measure, and from the measure's ties, which are listed. A measure with many ties is visited both ways.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class PairCounter:
         self.views = find_views(networks, sets)
         most = max(int(np.bincount(v.label, weights=networks.runs).max()) for v in self.views) ** 2
         # Half of the bits of a number that is exact are for each of the two signs.
+        self.dtype: Any
         self.dtype, base = next((one for one in _EXACT if most < one[1]), _EXACT[-1])
         self.base = float(base)
         runs = max(int(np.bincount(s.label, weights=networks.runs).max()) for s in sets)
@@ -68,7 +70,7 @@ class PairCounter:
         # (combos, width, resamples) multiplicity of the run in each slot, 0 in an empty one.
         slots = (drawn[:, self.rows] * self.filled).T.astype(self.dtype)
         self.weights = np.ascontiguousarray(slots.reshape(self.combos, self.width, self.resamples))
-        self.merge = sparse.vstack([merging(v.label, self.dtype) for v in self.views]).tocsr()
+        self.merge = sparse.vstack([merging(v.label, self.dtype) for v in self.views]).tocsc()
         self.gap = _ranks(gap)[self.rows]
         self.gap_ties = self._ties(self.gap)
         self.one_way = self._visited(None, self.codes, both_ways=False)[0]
@@ -86,23 +88,21 @@ class PairCounter:
         cells = sum(v.cells**2 for v in self.views) * len(self.codes)
         return max(1, int(_MEMORY / max(1, cells * self.resamples * self.weights.itemsize)))
 
-    def count(self, readings: Floats, tick: Callable[[float], None] = lambda share: None) -> list[Counts]:
+    def count(self, readings: Floats, tick: Tick = quiet) -> list[Counts]:
         """Per measure, the pairs with C_i > C_j.
 
         Parameters
         ----------
         readings : (rows, measures)
-        tick : called with the share of the work done since the last call.
+        tick : told of the work done.
         """
         values = np.stack([_ranks(column)[self.rows] for column in readings.T])
         ties = [self._ties(column) for column in values]
         found: list[Counts] = [[] for _ in values]
         for many in (False, True):
             own = [place for place, listed in enumerate(ties) if (listed is None) == many]
-            share = len(own) / len(values)
-            visited = self._visited(
-                values[own], self.codes, both_ways=many, tick=lambda done, share=share: tick(done * share)
-            )
+            some = part_of(tick, len(own) / len(values))
+            visited = self._visited(values[own], self.codes, both_ways=many, tick=some)
             for place, counts in zip(own, visited, strict=True):
                 listed = ties[place]
                 found[place] = counts if listed is None else self._turned(counts, listed)
@@ -155,9 +155,10 @@ class PairCounter:
             products = slots[first] * slots[second]
             for one, total in zip(self.sets, result, strict=True):
                 value = one.label.repeat(self.width)
-                place = (sign[start : start + _PAIRS] * one.values + value[second]) * one.values + value[first]
-                shape = (3 * one.values**2, len(first))
-                add = sparse.csr_matrix((np.ones(len(first), self.dtype), (place, np.arange(len(first)))), shape)
+                place = sign[start : start + _PAIRS] * one.values + value[second]
+                place = place * one.values + value[first]
+                entries = np.ones(len(first), self.dtype), (place, np.arange(len(first)))
+                add = sparse.csr_matrix(entries, shape=(3 * one.values**2, len(first)))
                 total += (add @ products).reshape(total.shape)
         return result
 
@@ -167,7 +168,7 @@ class PairCounter:
         codes: Sequence[Code],
         *,
         both_ways: bool,
-        tick: Callable[[float], None] = lambda share: None,
+        tick: Tick = quiet,
     ) -> list[Counts]:
         """Sums over pairs of runs of different combos or slots, by a visit to all of them.
 
@@ -183,9 +184,13 @@ class PairCounter:
             np.zeros((len(codes), v.cells, v.cells, measures, self.resamples), dtype=self.dtype)
             for v in self.views
         ]
+        # One array for all, because new ones cost as much as their content.
+        space = np.empty((self.combos, measures, self.resamples), dtype=self.dtype)
         for combo in range(self.combos):
+            least = 0 if both_ways else combo
             for number, code in enumerate(codes):
-                found = self.merge @ self._against(combo, values, code, both_ways).reshape(self.combos, -1)
+                self._against(combo, values, code, both_ways, space)
+                found = self._from(least) @ space[least:].reshape(self.combos - least, -1)
                 start = 0
                 for view, total in zip(self.views, sums, strict=True):
                     own = found[start : start + view.cells].reshape(view.cells, measures, self.resamples)
@@ -196,8 +201,17 @@ class PairCounter:
             tick(share if both_ways else share * 2 * (1 - (combo + 0.5) * share))
         return [self._by_set([total[..., place, :] for total in sums], codes) for place in range(measures)]
 
-    def _against(self, combo: int, values: Ranks | None, code: Code, both_ways: bool) -> Any:
-        """(combos, measures, resamples) sums over the pairs of a run i of each combo and a run j of this one."""
+    def _from(self, least: int) -> Any:
+        """The merge of all views without the combos before one."""
+        begin = self.merge.indptr[least]
+        parts = self.merge.data[begin:], self.merge.indices[begin:], self.merge.indptr[least:] - begin
+        return sparse.csc_matrix(parts, shape=(self.merge.shape[0], self.combos - least))
+
+    def _against(self, combo: int, values: Ranks | None, code: Code, both_ways: bool, found: Any) -> None:
+        """Fill (combos, measures, resamples): sums over the pairs of a run i of each combo, j of this one.
+
+        One way, the combos before this one are left as they are.
+        """
         mine = slice(combo * self.width, (combo + 1) * self.width)
         least = 0 if both_ways else combo
         behind = slice(least * self.width, None)
@@ -216,7 +230,6 @@ class PairCounter:
         matrices: Any = pairs[None]
         if values is not None:
             matrices = (values[:, None, behind] > values[:, mine, None]) * pairs
-        found = np.zeros((self.combos, len(matrices), self.resamples), dtype=self.dtype)
         step = max(1, _CELLS // (self.width * self.resamples))
         halves = np.empty((step * self.width, self.resamples), dtype=self.dtype)
         for start in range(least, self.combos, step):
@@ -225,10 +238,8 @@ class PairCounter:
             half = halves[: rows.stop - rows.start]
             for place, matrix in enumerate(matrices):
                 np.matmul(matrix[:, rows].T, self.weights[combo], out=half)
-                np.einsum(
-                    "ckr,ckr->cr", half.reshape(weights.shape), weights, out=found[start : start + step, place]
-                )
-        return found
+                blocks, total = half.reshape(weights.shape), found[start : start + step, place]
+                np.einsum("ckr,ckr->cr", blocks, weights, out=total)
 
     def _by_set(self, sums: Sequence[Any], codes: Sequence[Code]) -> Counts:
         """Sums over cells, (codes, cells of j, cells of i, resamples) per view, as counts."""

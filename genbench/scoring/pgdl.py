@@ -67,6 +67,10 @@ class _Counter:
             sparse.vstack([merging(label, self.wide) for label in view.sets.values()]).tocsr()
             for view in self.views
         ]
+        # One array for all resamples, because new ones cost as much as their content.
+        combos = len(networks.runs)
+        self.above = np.empty((combos, combos), dtype=np.bool_)
+        self.code = np.empty((combos, combos), dtype=self.dtype)
         self.onehot = [np.eye(s.values, dtype=np.float32)[s.label] for s in sets]
         self.pairs = [np.outer(one.sum(axis=0), one.sum(axis=0)) for one in self.onehot]
 
@@ -77,8 +81,9 @@ class _Counter:
         return code
 
     def rows(self, rank: NDArray[np.integer[Any]], larger: Any) -> list[Any]:
-        """Per view, (values of its sets, combos) pairs with x > x', and `base` for each with gap > gap' too."""
-        code = (rank[:, None] > rank) * larger
+        """Per view, (values of its sets, combos) pairs with x > x', those of larger gap `base` more."""
+        np.greater(rank[:, None], rank, out=self.above)
+        code = np.multiply(self.above.view(np.uint8), larger, out=self.code)
         found = []
         for to_cells, to_values in zip(self.to_cells, self.to_values, strict=True):
             cells = to_cells @ code
@@ -171,7 +176,7 @@ def pgdl_score(
         sets = conditioning_sets(table, [2])
         names = ["+".join(s.names) for s in sets]
         # Comparing two combos, and adding up what came of it in every view.
-        draws = affordable(resamples, 5.0 * float(len(table.runs)) ** 2)
+        draws = affordable(resamples, 8.0 * float(len(table.runs)) ** 2)
         point = np.ones((1, len(table)), dtype=np.float32)
         gap = table.target(target)
         if sets:

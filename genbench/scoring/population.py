@@ -51,6 +51,7 @@ class Column:
     statistic: str
     part: str = "all"
     target: str = "gap"
+    """The gap stands for whatever measures are judged by."""
 
 
 SHOWN = (
@@ -116,9 +117,14 @@ class PopulationScore:
         """Whether the 95 % interval of the paired difference includes 0."""
         return not differ_surely(self.resampled, other.resampled)
 
-    def number(self, score: str, statistic: str, part: str = "all", target: str = "gap") -> dict[str, Any]:
-        """One number with its interval; {} if there is none of that name."""
-        wanted = (score, target, part, statistic)
+    @property
+    def truth(self) -> str:
+        """The target of the headline."""
+        return next((str(row[1]) for row in self.scores if row[0] == "sign_error"), "gap")
+
+    def number(self, score: str, statistic: str, part: str = "all", target: str = "") -> dict[str, Any]:
+        """One number with its interval, against the truth unless a target is given; {} if there is none."""
+        wanted = (score, target or self.truth, part, statistic)
         for row in self.scores:
             if row[:4] == wanted:
                 return dict(zip(FIELDS, row, strict=True))
@@ -136,10 +142,11 @@ class PopulationScore:
 
     def shown(self, column: Column) -> dict[str, Any]:
         """The number of a column of tables; `ood` is the mean over all shifts, where there is one."""
-        target = column.target
+        target = self.truth if column.target == "gap" else column.target
         if target == "ood":
-            shifts = [row[1] for row in self.scores if row[0] == "kendall" and row[1] != "gap"]
-            target = "gap_ood_corrupted" if "gap_ood_corrupted" in shifts else next(iter(shifts), "")
+            known = ("gap", self.truth)
+            shifts = [row[1] for row in self.scores if row[0] == "kendall" and row[1] not in known]
+            target = "gap_ood_corrupted" if "gap_ood_corrupted" in shifts else next(iter(shifts), "none")
         return self.number(column.score, column.statistic, column.part, target)
 
     def record(self) -> dict[str, Any]:

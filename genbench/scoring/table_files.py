@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-from itertools import count
 from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 

@@ -50,7 +50,9 @@ def chosen_rows(frame: pd.DataFrame, conditions: Sequence[Condition], source: st
     for one in conditions:
         column = _column(one, [str(name) for name in frame.columns], source)
         codes, levels = Cells(frame, source).levels(column)
-        wanted = [number for value in one.values for number, level in enumerate(levels) if _same(value, level)]
+        wanted = [
+            number for value in one.values for number, level in enumerate(levels) if _same(value, level)
+        ]
         missing = [value for value in one.values if not any(_same(value, level) for level in levels)]
         if missing:
             known = ", ".join(map(str, levels[:12])) + (", …" if len(levels) > 12 else "")

@@ -1,7 +1,8 @@
-"""Cuts a folded network in two at the output of its first block."""
+"""Cuts a folded network in two at the output of one of its blocks."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch import fx, nn
@@ -9,14 +10,14 @@ from torch import fx, nn
 from genbench.errors import NotApplicable
 from genbench.subject.folding import FoldedNetwork
 
-__all__ = ["CutNetwork", "cut_after_first_block"]
+__all__ = ["CutNetwork", "cut_after_block"]
 
 _ACTIVATIONS = ("relu", "silu", "gelu", "sigmoid", "tanh", "elu", "mish", "hardswish", "mul")
 
 
 @dataclass(frozen=True)
 class CutNetwork:
-    """`rest(first(x))` is the network's output; in between is the output of its first block."""
+    """`rest(first(x))` is the network's output; in between is the output of a block."""
 
     first: nn.Module
     rest: nn.Module
@@ -24,28 +25,45 @@ class CutNetwork:
     """Name of the block or the node at which it was cut."""
 
 
-def cut_after_first_block(folded: FoldedNetwork) -> CutNetwork:
+def cut_after_block(folded: FoldedNetwork, number: int = 1) -> CutNetwork:
     """Cut where everything that follows depends on the input through one tensor alone.
 
     The first block is the first submodule to end at such a place, with the submodules around it, that holds
     at least two and at most half of the network's layers: the first residual stage, the first NiN block. In
-    a network without such submodules it is the first layer with its activation.
+    a network without such submodules it is the first layer with its activation. The second block is the same
+    behind the first, and so on.
     """
     nodes = list(folded.module.graph.nodes)
     layers = set(folded.layer_names)
     blocks = _block_ends(nodes, layers)
     meeting = [(end, name) for end, name in sorted(blocks.items()) if _all_through(nodes, end)]
-    if meeting:
+    places = _stages(meeting) if meeting else _activations(folded, nodes, layers)
+    for count, (index, name) in enumerate(places, start=1):
+        if count == number:
+            return _cut(folded, nodes, index, name)
+    if number == 1:
+        raise NotApplicable("the network has no first block: nowhere do all paths meet behind a layer")
+    raise NotApplicable(f"the network has no block {number} at whose end all paths meet")
+
+
+def _stages(meeting: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Ends and names of one block after the other."""
+    while meeting:
         # A gate or a single block may end there too; what counts is the stage around them.
         inner = meeting[0][1]
-        end, name = max((e, n) for e, n in meeting if n == inner or inner.startswith(f"{n}."))
-        return _cut(folded, nodes, end, name)
+        last = max((e, n) for e, n in meeting if n == inner or inner.startswith(f"{n}."))
+        yield last
+        meeting = [(end, name) for end, name in meeting if end > last[0]]
+
+
+def _activations(folded: FoldedNetwork, nodes: list[fx.Node], layers: set[str]) -> Iterator[tuple[int, str]]:
+    """Places and names of the activation behind one layer after the other."""
     seen = False
     for index, node in enumerate(nodes):
         seen = seen or (node.op == "call_module" and node.target in layers)
         if seen and _is_activation(folded, node) and _all_through(nodes, index):
-            return _cut(folded, nodes, index, node.name)
-    raise NotApplicable("the network has no first block: nowhere do all paths meet behind a layer")
+            yield index, node.name
+            seen = False
 
 
 def _block_ends(nodes: list[fx.Node], layers: set[str]) -> dict[int, str]:

@@ -18,7 +18,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from genbench.errors import NotApplicable
 from genbench.subject.attention import with_plain_parts
 
-__all__ = ["FoldedNetwork", "fold_batch_norm"]
+__all__ = ["FoldedNetwork", "fold_batch_norm", "trace"]
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -60,9 +60,7 @@ def fold_batch_norm(model: nn.Module, example: Tensor | None = None) -> FoldedNe
     module that looks like a layer and is none is refused, not folded wrongly.
     """
     original = copy.deepcopy(model).eval()
-    traced = _traced(with_plain_parts(copy.deepcopy(original)))
-    _linear_products(traced)
-    _require_known_weights(traced)
+    traced = trace(original)
     modules = dict(traced.named_modules())
     calls = [str(node.target) for node in traced.graph.nodes if node.op == "call_module"]
     for node in list(traced.graph.nodes):
@@ -90,6 +88,14 @@ def fold_batch_norm(model: nn.Module, example: Tensor | None = None) -> FoldedNe
     if example is not None:
         _require_same_outputs(original, folded, example)
     return folded
+
+
+def trace(model: nn.Module) -> fx.GraphModule:
+    """A copy of the network as a graph of layers that genbench knows, batch norms as they are."""
+    traced = _traced(with_plain_parts(copy.deepcopy(model).eval()))
+    _linear_products(traced)
+    _require_known_weights(traced)
+    return traced
 
 
 class _Tracer(fx.Tracer):
@@ -203,8 +209,15 @@ def _require_known_weights(traced: fx.GraphModule) -> None:
 
 
 def _fuse(layer: nn.Module, norm: BatchNorm, name: str) -> nn.Module:
-    if norm.running_var is None:
+    variance = norm.running_var
+    if variance is None:
         raise NotApplicable(f"batch norm {name} keeps no running statistics, so it cannot be folded")
+    if not norm.affine:  # a scale of 1 and a shift of 0, which torch wants to be told
+        norm = copy.copy(norm)
+        norm._parameters = {
+            "weight": nn.Parameter(torch.ones_like(variance), requires_grad=False),
+            "bias": nn.Parameter(torch.zeros_like(variance), requires_grad=False),
+        }
     if isinstance(layer, nn.Linear):
         return fuse_linear_bn_eval(layer, norm)
     assert isinstance(layer, _CONVOLUTIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,8 +28,8 @@ RADII = (0.01, 10**-1.5, 0.1, 10**-0.5, 1.0)
 
 _SCORED, _AT_INPUT = 1024, 512
 """Examples for the derivative along theta and for gradients at the input."""
-_EPS = 1e-8
-"""eps of 002 Eq. 37, which the paper leaves open."""
+_EPS = 1e-3
+"""eps of 002 Eq. 37, which the paper leaves open, as a share of the mean over coordinates of g²."""
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:
@@ -125,14 +126,18 @@ class _Moments:
         return out
 
     def ratio(self) -> float:
-        """Mean over coordinates of Var / (mean² + eps) (002 Eq. 37)."""
+        """Mean over coordinates of Var / (mean² + eps) (002 Eq. 37); 0 if every gradient is 0."""
         if self.count == 0:
             return 0.0
+        size = sum(m.numel() for m in self.mean)
+        eps = _EPS * sum(float(m.double().square().sum()) for m in self.mean) / size
+        if eps == 0:
+            return math.inf if any(bool(s.any()) for s in self.squares) else 0.0
         total = sum(
-            float((s.double() / self.count / (m.double().square() + _EPS)).sum())
+            float((s.double() / self.count / (m.double().square() + eps)).sum())
             for s, m in zip(self.squares, self.mean, strict=True)
         )
-        return total / sum(m.numel() for m in self.mean)
+        return total / size
 
 
 def _deviations(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, vjp, vmap
 
+from genbench.errors import NotApplicable
 from genbench.subject.sampling import double_backward, examples
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EPS", "information"]
 
-EPS = 1e-8
-"""eps of 002 Eq. 43 and 44, which the paper leaves open."""
+EPS = 1e-3
+"""eps of 002 Eq. 43 and 44, which the paper leaves open, as a share of the mean of I_jj: on a network that
+fits its data all of I is small, and no fixed number is small beside it."""
 
 _EXAMPLES = 256
 _EXACT = 4
@@ -29,7 +31,7 @@ Diagonal = dict[str, Tensor]
 
 
 def information(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
-    """Sums over coordinates of J_jj / (I_jj + eps) for all examples and for either half; tr J; min I_jj.
+    """Sums over coordinates of J_jj / (I_jj + eps) for all examples and for either half; tr J; min I_jj; eps.
 
     J = mean of g_n g_nᵀ, g_n the gradient of one example's loss. I = the Hessian of the mean loss in its
     Gauss-Newton form, mean of A_nᵀ L_n A_n, with A_n the Jacobian of the logits and L_n = diag(p) − p pᵀ the
@@ -37,6 +39,8 @@ def information(network: TrainedNetwork, parts: PartSource, generator: torch.Gen
     nearly all of it for a network that fits its data; the rest enters by one random projection, unbiased.
     """
     inputs, labels = examples(network, _EXAMPLES)
+    if len(labels) < 2:
+        raise NotApplicable("it needs two training examples at least, to tell how far one matters")
     with torch.no_grad():
         p = network.model(inputs).double().softmax(1)
     targets = torch.nn.functional.one_hot(labels, p.shape[1])
@@ -65,8 +69,13 @@ def information(network: TrainedNetwork, parts: PartSource, generator: torch.Gen
     n = len(labels)
     j_all = torch.stack([j * (k / n) for j, _, k in halves]).sum(0)
     i_all = torch.stack([i * (k / n) for _, i, k in halves]).sum(0)
-    ratios = [(j / (i + EPS)).sum() for j, i in ((j_all, i_all), *((j, i) for j, i, _ in halves))]
-    return {"ratios": torch.stack(ratios), "trace_j": j_all.sum(), "least_i": i_all.min()}
+    eps = EPS * i_all.mean()
+    if eps == 0:
+        raise NotApplicable(
+            "the information matrix is 0: no weight has an effect on what the network predicts"
+        )
+    ratios = [(j / (i + EPS * i.mean())).sum() for j, i in ((j_all, i_all), *((j, i) for j, i, _ in halves))]
+    return {"ratios": torch.stack(ratios), "trace_j": j_all.sum(), "least_i": i_all.min(), "eps": eps}
 
 
 def _flat(diagonal: Diagonal) -> Tensor:

@@ -4,11 +4,15 @@ The kernel of a wide network is the covariance of its outputs over random initia
 estimated from draws of the architecture itself. The probability that such a process classifies all examples
 right, its marginal likelihood P(C(S)) in 000 Eq. 24, is that of an orthant; expectation propagation computes
 it well (Cunningham, Hennig, Lacoste-Julien 2011).
+
+A kernel from r outputs has rank r: the process is f = Phi w + e, w ~ N(0, I_r), e ~ N(0, noise·I), with
+Phi (n, r) the outputs themselves. A sweep then costs n·r² operations for a class, and not n³.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
 from typing import TYPE_CHECKING
 
@@ -16,80 +20,121 @@ import torch
 from torch import Tensor, nn
 
 from genbench.errors import NotApplicable
+from genbench.keys import derive_seed
 from genbench.subject.sampling import examples
 
 if TYPE_CHECKING:
     from genbench.subject.parts import Part, PartSource
     from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["log_evidence", "log_orthant_probabilities", "nngp_kernel"]
+__all__ = ["evidence_examples", "log_evidence", "log_orthant_probabilities", "nngp_features"]
 
-_EXAMPLES = 200
-_NETWORKS = 24
+_MOST_EXAMPLES, _LEAST_EXAMPLES = 1200, 200
+_NUMBERS = 3e6
+"""Numbers in all inputs of S together: 976 images of 3 × 32 × 32."""
+_NETWORKS, _OUTPUTS, _FEATURES = 24, 10, 240
+"""Random networks at least, outputs used of each at most, and outputs of all of them together at least."""
 _GROUPS = 4
 _FEW = 3
 """Classes for which groups of networks are left out."""
+_AT_ONCE = 25
+"""Classes whose evidence is computed side by side."""
 _JITTER = 1e-3
 """Noise on the process, relative to its mean variance: keeps labels of equal inputs possible."""
+_LOOSE = 0.02
+"""Standard deviation of parameters that no module draws: embeddings are commonly drawn so."""
+
+
+def evidence_examples(m: int, numbers: int) -> int:
+    """n = |S| for m training examples of so many numbers each: all of them, as far as the budget goes.
+
+    It depends on the data alone, so that all networks trained on them are judged on as many.
+    """
+    return min(m, _MOST_EXAMPLES, max(_LEAST_EXAMPLES, int(_NUMBERS / numbers)))
 
 
 def log_evidence(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
     """log P(C(S)) of one-vs-rest labels, for every class of a subset S of the training set.
 
-    evidence (classes,); n, the size of S; jackknife (groups, few classes), the same with one quarter of the
-    random networks left out: how far the randomness of the kernel goes.
+    evidence (classes,); n, the size of S; networks, the number of random ones; jackknife (groups, few
+    classes), the same with one quarter of them left out: how far the randomness of the kernel goes. The draws
+    are a function of architecture and S alone: networks that share both get the same, to the bit.
     """
-    inputs, labels = examples(network, _EXAMPLES)
+    size = evidence_examples(len(network.labels), network.inputs[0].numel())
+    inputs, labels = examples(network, size)
     present = labels.unique()
     if len(present) < 2:
         raise NotApplicable("all training labels are equal")
-    kernels = _kernels(network, inputs, generator)
+    groups = nngp_features(network.model, inputs, _seed(network.model, inputs, labels))
     signs = torch.where(labels == present[:, None], 1.0, -1.0).double()
-    whole = torch.stack(kernels).mean(0)
-    sites = _settled_sites(whole, signs)
-    few, near = signs[:_FEW], (sites[0][:_FEW], sites[1][:_FEW])
+    whole = _process(groups)
+    sites = [_settled_sites(whole, part) for part in signs.split(_AT_ONCE)]
+    evidence = [_log_mass(whole, *pair) for pair in zip(signs.split(_AT_ONCE), sites, strict=True)]
+    few, near = signs[:_FEW], (sites[0][0][:_FEW], sites[0][1][:_FEW])
     left_out = []
     for g in range(_GROUPS):
-        kernel = torch.stack(kernels[:g] + kernels[g + 1 :]).mean(0)
-        left_out.append(_log_mass(kernel, few, _settled_sites(kernel, few, near)))
+        process = _process(groups[:g] + groups[g + 1 :])
+        left_out.append(_log_mass(process, few, _settled_sites(process, few, near)))
     return {
-        "evidence": _log_mass(whole, signs, sites),
+        "evidence": torch.cat(evidence),
         "n": torch.tensor(len(labels)),
+        "networks": torch.tensor(sum(group.shape[1] for group in groups)),
         "jackknife": torch.stack(left_out),
     }
 
 
-def nngp_kernel(outputs: Tensor) -> Tensor:
-    """(n, n) second moment of outputs (networks, n, classes); classes are alike in distribution."""
-    outputs = outputs.double()
-    return torch.einsum("mic,mjc->ij", outputs, outputs) / (outputs.shape[0] * outputs.shape[2])
+def _seed(model: nn.Module, inputs: Tensor, labels: Tensor) -> int:
+    shapes = [(name, list(values.shape)) for name, values in model.state_dict().items()]
+    data = [hashlib.sha256(t.contiguous().cpu().numpy().tobytes()).hexdigest() for t in (inputs, labels)]
+    return derive_seed("random networks", repr(model), shapes, data)
 
 
-def _kernels(network: TrainedNetwork, inputs: Tensor, generator: torch.Generator) -> list[Tensor]:
-    """Kernels of groups of random networks; with a common scale, which orthants do not depend on."""
-    model = copy.deepcopy(network.model)
+def nngp_features(model: nn.Module, inputs: Tensor, seed: int) -> list[Tensor]:
+    """Outputs (n, networks, classes) of groups of random networks, in units of their own.
+
+    Classes are alike in distribution, so some of them do for all.
+    """
+    model = copy.deepcopy(model)
     for part in model.modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
             part.train()  # statistics of these inputs: those of the trained network say nothing about others
-    per_group = _NETWORKS // _GROUPS
-    kernels = []
+    groups: list[list[Tensor]] = [[] for _ in range(_GROUPS)]
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        for _ in range(_GROUPS):
-            outputs = []
-            for _ in range(per_group):
+        torch.manual_seed(seed)
+        for group in groups:
+            while not group or len(group) < _draws(group[0].shape[1]):
                 _draw_again(model)
-                outputs.append(model(inputs))
-            kernels.append(nngp_kernel(torch.stack(outputs)))
-    scale = float(torch.stack(kernels).mean(0).diagonal().mean())
+                group.append(model(inputs)[:, :_OUTPUTS].double())
+    return [torch.stack(group, 1) for group in groups]
+
+
+def _draws(outputs: int) -> int:
+    """Networks in one group."""
+    return max(_NETWORKS, math.ceil(_FEATURES / outputs)) // _GROUPS
+
+
+Process = tuple[Tensor, float]
+"""Phi (n, r) and the noise."""
+
+
+def _process(groups: list[Tensor]) -> Process:
+    """The process with the mean kernel of these groups, scaled, which orthants do not depend on."""
+    features = torch.cat(groups, 1).flatten(1)
+    scale = float(features.square().sum(1).mean())
     if not (math.isfinite(scale) and scale > 0):
         raise NotApplicable("random networks of this architecture have constant or infinite outputs")
-    eye = torch.eye(len(inputs), dtype=torch.float64)
-    return [kernel / scale + _JITTER * eye for kernel in kernels]
+    features = features / math.sqrt(scale)
+    if features.shape[1] > len(features):  # no more columns than rows are needed for the same kernel
+        values, vectors = torch.linalg.eigh(features @ features.T)
+        features = vectors * values.clamp(min=0).sqrt()
+    return features, _JITTER
 
 
 def _draw_again(model: nn.Module) -> None:
-    """Draw all weights as their modules initialise them; other parameters as Gaussians of their own size."""
+    """Draw all weights as their modules initialise them; other parameters as Gaussians of one size.
+
+    Nothing of the trained weights may be left: networks of one architecture are all alike here.
+    """
     drawn = set()
     for part in model.modules():
         reset = getattr(part, "reset_parameters", None) or getattr(part, "_reset_parameters", None)
@@ -97,8 +142,8 @@ def _draw_again(model: nn.Module) -> None:
             reset()
             drawn |= {id(p) for p in part.parameters()}
     for parameter in model.parameters():
-        if id(parameter) not in drawn and parameter.numel() > 1:
-            parameter.normal_(0.0, float(parameter.square().mean().sqrt()))
+        if id(parameter) not in drawn:
+            parameter.normal_(0.0, _LOOSE) if parameter.numel() > 1 else parameter.fill_(1.0)
 
 
 _SWEEPS, _SETTLED, _DAMPING = 60, 1e-3, 0.8
@@ -107,19 +152,21 @@ Sites = tuple[Tensor, Tensor]
 """Precisions and precisions times means of the Gaussian sites, (k, n) each."""
 
 
-def log_orthant_probabilities(kernel: Tensor, signs: Tensor) -> Tensor:
-    """log P(sign f_i = s_i for all i), f ~ N(0, kernel), for every row s of `signs` (k, n), by parallel EP.
+def log_orthant_probabilities(features: Tensor, noise: float, signs: Tensor) -> Tensor:
+    """log P(sign f_i = s_i for all i) for every row s of `signs` (k, n), by parallel EP.
 
-    Each site replaces a step function by a Gaussian of the same mass, mean and variance under the others
-    (Rasmussen & Williams 2006, section 3.6, with the limit of a steep probit).
+    f ~ N(0, Phi Phiᵀ + noise·I), `features` Phi (n, r). Each site replaces a step function by a Gaussian of
+    the same mass, mean and variance under the others (Rasmussen & Williams 2006, section 3.6, with the limit
+    of a steep probit).
     """
-    return _log_mass(kernel, signs, _settled_sites(kernel, signs))
+    process = (features, noise)
+    return _log_mass(process, signs, _settled_sites(process, signs))
 
 
-def _settled_sites(kernel: Tensor, signs: Tensor, start: Sites | None = None) -> Sites:
+def _settled_sites(process: Process, signs: Tensor, start: Sites | None = None) -> Sites:
     tau, nu = start or (torch.zeros_like(signs), torch.zeros_like(signs))
     for _ in range(_SWEEPS):
-        mean, variance, _ = _posterior(kernel, tau, nu)
+        mean, variance, _ = _posterior(process, tau, nu)
         cavity_tau = (1 / variance - tau).clamp(min=1e-10)
         cavity_nu = mean / variance - nu
         _, ratio, z = _moments(cavity_tau, cavity_nu, signs)
@@ -135,9 +182,9 @@ def _settled_sites(kernel: Tensor, signs: Tensor, start: Sites | None = None) ->
     return tau, nu
 
 
-def _log_mass(kernel: Tensor, signs: Tensor, sites: Sites) -> Tensor:
+def _log_mass(process: Process, signs: Tensor, sites: Sites) -> Tensor:
     tau, nu = sites
-    mean, variance, half_log_det = _posterior(kernel, tau, nu)
+    mean, variance, half_log_det = _posterior(process, tau, nu)
     cavity_tau = (1 / variance - tau).clamp(min=1e-10)
     cavity_nu = mean / variance - nu
     log_mass, _, _ = _moments(cavity_tau, cavity_nu, signs)
@@ -150,17 +197,25 @@ def _log_mass(kernel: Tensor, signs: Tensor, sites: Sites) -> Tensor:
     return each.sum(1) + 0.5 * (nu * mean).sum(1) - half_log_det
 
 
-def _posterior(kernel: Tensor, tau: Tensor, nu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Marginal means and variances of N(0, K)·prod of sites, and ½ log det(I + S^½ K S^½), for every row."""
-    root = tau.clamp(min=0).sqrt()
-    eye = torch.eye(len(kernel), dtype=kernel.dtype)
-    factor = torch.linalg.cholesky(eye + root[:, :, None] * kernel * root[:, None, :])
-    solved = torch.linalg.solve_triangular(factor, root[:, :, None] * kernel, upper=False)
-    variance = kernel.diagonal() - solved.square().sum(1)
-    pushed = torch.einsum("ij,kj->ki", kernel, nu)
-    inner = torch.einsum("kij,kj->ki", solved, nu)
-    mean = pushed - torch.einsum("kij,ki->kj", solved, inner)
-    return mean, variance.clamp(min=1e-12), factor.diagonal(dim1=1, dim2=2).log().sum(1)
+def _posterior(process: Process, tau: Tensor, nu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Marginal means and variances of N(0, K)·prod of sites, and ½ log det(I + S^½ K S^½), for every row.
+
+    Given g = Phi w, f_i has variance noise / (1 + noise·tau_i); the sites see g through that noise, with
+    precisions tau / (1 + noise·tau) and nu / (1 + noise·tau) for precision times mean.
+    """
+    features, noise = process
+    tau = tau.clamp(min=0)
+    damped = 1 + noise * tau
+    weighted = (tau / damped).sqrt()[:, :, None] * features  # classes, n, r
+    eye = torch.eye(features.shape[1], dtype=features.dtype)
+    factor = torch.linalg.cholesky(eye + weighted.mT @ weighted)
+    pushed = (nu / damped) @ features
+    w = torch.cholesky_solve(pushed[:, :, None], factor)[:, :, 0]
+    solved = torch.linalg.solve_triangular(factor, features.T, upper=False)
+    mean = (w @ features.T + noise * nu) / damped
+    variance = noise / damped + solved.square().sum(1) / damped.square()
+    half_log_det = factor.diagonal(dim1=1, dim2=2).log().sum(1) + 0.5 * damped.log().sum(1)
+    return mean, variance.clamp(min=1e-12), half_log_det
 
 
 def _moments(cavity_tau: Tensor, cavity_nu: Tensor, signs: Tensor) -> tuple[Tensor, Tensor, Tensor]:

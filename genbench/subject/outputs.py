@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from genbench.errors import NotApplicable
+
 if TYPE_CHECKING:
     from genbench.subject.parts import Part, PartSource
     from genbench.subject.subject import TrainedNetwork
@@ -22,6 +24,8 @@ def logits(network: TrainedNetwork, parts: PartSource, generator: torch.Generato
 def margins(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
     """Logit of the label minus the largest other logit, (m,)."""
     outputs = parts.get("logits")["logits"]
+    if outputs.shape[1] < 2:
+        raise NotApplicable("the network has one output, and a margin needs two")
     label = network.labels[:, None]
     others = outputs.scatter(1, label, -torch.inf)
     return {"margins": outputs.gather(1, label)[:, 0] - others.amax(1)}

@@ -1,29 +1,48 @@
 """Parts that many measures of one subject share: each is computed once, by genbench's own code alone.
 
-In a notebook or a test, `LocalParts` computes and keeps them. In a run, measures are forked off a clean
-host process; `AskedParts` asks that host, so that no measure's doing can colour a part that others use.
+In a notebook or a test, `LocalParts` computes and keeps them. In a run, genbench's own measures of a network
+are read in one process, which computes the parts as well (`computed_here`); those of a plugin are forked off
+the plugin's process and ask a clean host (`asked`), so that no plugin can colour a part that others use.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from genbench.errors import NotApplicable
 from genbench.keys import derive_seed
+from genbench.subject.part_messages import PartReply, PartRequest
 
 if TYPE_CHECKING:
-    from genbench.subject.subject import TrainedNetwork
+    from genbench.subject.subject import Subject, TrainedNetwork
 
-__all__ = ["AskedParts", "LocalParts", "Part", "PartSource", "compute_part"]
+__all__ = [
+    "CountedParts",
+    "Kept",
+    "LocalParts",
+    "Part",
+    "PartSource",
+    "asked",
+    "compute_own",
+    "compute_part",
+    "computed_here",
+    "part_label",
+    "save_part",
+    "seed_globals",
+    "timed_part",
+]
 
 Part = dict[str, Tensor]
 """Named tensors: something that can be kept, copied and sent."""
@@ -31,6 +50,10 @@ Part = dict[str, Tensor]
 
 class PartSource(Protocol):
     """Gives shared parts; every call returns a private copy."""
+
+    def own(self, function: Callable[[Subject], Any], subject: Subject) -> tuple[Any, Iterable[str]]:
+        """What a plugin's `function` gives of a fresh view of `subject`, and what it asked that for."""
+        ...
 
     def get(self, name: str, **options: Any) -> Part:
         """The part called `name`, for example "margins"."""
@@ -44,8 +67,19 @@ class LocalParts:
         self._network = network
         self._seed = seed
         self._kept: dict[str, Part | NotApplicable] = {}
+        self._own: dict[str, tuple[bytes, frozenset[str]]] = {}
         self.computations: dict[str, int] = {}
         """How often each part was computed."""
+
+    def own(self, function: Callable[[Subject], Any], subject: Subject) -> tuple[Any, Iterable[str]]:
+        """What a plugin's function gives, computed now or before."""
+        name = function_name(function)
+        if name not in self._own:
+            self.computations[name] = self.computations.get(name, 0) + 1
+            value, used = compute_own(function, subject, self._seed)
+            self._own[name] = (msgspec.json.encode(value), used)
+        text, used = self._own[name]
+        return msgspec.json.decode(text), used
 
     def get(self, name: str, **options: Any) -> Part:
         """The part, computed now or before."""
@@ -62,47 +96,146 @@ class LocalParts:
         return {key: tensor.clone() for key, tensor in part.items()}
 
 
-class AskedParts:
-    """Asks the host process for parts, except for those it had when this process was forked."""
+Kept = dict[str, tuple[Part, float]]
+"""Label to a part and the seconds it took to compute."""
+Fetch = Callable[[str, Mapping[str, Any]], tuple[Part, float]]
+"""Gets hold of a part that is not kept, with the seconds it took; `NotApplicable` if there is none."""
+
+
+class CountedParts:
+    """Parts for one reading: those that are kept, the others fetched and kept; says what they took.
+
+    Parameters
+    ----------
+    ask : reaches the process of the reading's plugin, which computes the plugin's own parts; without it they
+        are computed here.
+    """
 
     def __init__(
         self,
-        ask: Callable[[Mapping[str, Any]], dict[str, Any]],
-        inherited: Mapping[str, tuple[Part, float]],
-        refusals: Mapping[str, str],
+        kept: Kept,
+        refusals: dict[str, str],
+        fetch: Fetch,
+        ask: Callable[[PartRequest], PartReply] | None = None,
     ) -> None:
         self._ask = ask
-        self._kept = dict(inherited)
+        self._kept = kept
         self._refusals = refusals
+        self._fetch = fetch
         self.waited = 0.0
-        """Seconds spent waiting for the host."""
+        """Seconds spent waiting for parts."""
         self.shared_seconds: dict[str, float] = {}
         """What each part used took to compute, whoever asked first."""
 
     def get(self, name: str, **options: Any) -> Part:
-        """The part, from memory or from the host."""
+        """The part, from memory or fetched."""
         label = part_label(name, options)
         if label in self._refusals:
             raise NotApplicable(self._refusals[label])
         if label not in self._kept:
-            self._kept[label] = self._asked(name, options)
+            began = time.perf_counter()
+            try:
+                self._kept[label] = self._fetch(name, options)
+            except NotApplicable as refusal:
+                self._refusals[label] = str(refusal)
+                raise
+            finally:
+                self.waited += time.perf_counter() - began
         part, seconds = self._kept[label]
         self.shared_seconds[label] = seconds
         return {key: tensor.clone() for key, tensor in part.items()}
 
-    def _asked(self, name: str, options: Mapping[str, Any]) -> tuple[Part, float]:
+    def own(self, function: Callable[[Subject], Any], subject: Subject) -> tuple[Any, Iterable[str]]:
+        """What a plugin's function gives, computed by the plugin's process if there is one."""
+        if self._ask is None:
+            return compute_own(function, subject, subject.seed)
+        name = function_name(function)
         began = time.perf_counter()
-        reply = self._ask({"name": name, "options": options})
+        reply = self._ask(PartRequest(name, {}, name))
         self.waited += time.perf_counter() - began
-        status, reason = reply["status"], reply.get("reason", "")
-        if status == "not_applicable":
-            raise NotApplicable(reason)
-        if status == "out_of_memory":
-            raise MemoryError(reason)
-        if status != "ok":
-            raise RuntimeError(f"the shared part {part_label(name, options)} is not available: {reason}")
-        part = {key: tensor.clone() for key, tensor in load_file(reply["file"]).items()}
-        return part, float(reply["seconds"])
+        _require(reply, name)
+        self.shared_seconds[name] = reply.seconds
+        return reply.value, reply.used
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """ "module:function", by which the process of a plugin finds it."""
+    if "." in function.__qualname__:
+        raise ValueError(f"subject.shared takes a function of a module, not {function.__qualname__}")
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def compute_own(
+    function: Callable[[Subject], Any], subject: Subject, seed: int
+) -> tuple[Any, frozenset[str]]:
+    """Compute a plugin's own part; its randomness depends on the subject and the function alone."""
+    name = function_name(function)
+    view = subject.fresh(seed=derive_seed(seed, "own part", name))
+    # As another process would receive it.
+    return msgspec.json.decode(msgspec.json.encode(function(view))), frozenset(view.used)
+
+
+def asked(ask: Callable[[PartRequest], PartReply]) -> Fetch:
+    """Fetches parts from the host process."""
+
+    def fetch(name: str, options: Mapping[str, Any]) -> tuple[Part, float]:
+        reply = ask(PartRequest(name, dict(options)))
+        _require(reply, part_label(name, options))
+        part = {key: tensor.clone() for key, tensor in load_file(reply.file).items()}
+        return part, reply.seconds
+
+    return fetch
+
+
+def _require(reply: PartReply, label: str) -> None:
+    if reply.status == "not_applicable":
+        raise NotApplicable(reply.reason)
+    if reply.status == "out_of_memory":
+        raise MemoryError(reply.reason)
+    if reply.status != "ok":
+        raise RuntimeError(f"the shared part {label} is not available: {reply.reason}")
+
+
+def computed_here(network: TrainedNetwork, seed: int, kept: Kept, refusals: dict[str, str]) -> Fetch:
+    """Computes parts in this process, with the bits that a process of their own would give.
+
+    For readings by genbench's own code, which leaves the process as it found it.
+    """
+
+    def fetch(name: str, options: Mapping[str, Any]) -> tuple[Part, float]:
+        began = time.perf_counter()
+        with kept_globals(seed):
+            part = compute_part(network, seed, CountedParts(kept, refusals, fetch), name, options)
+        # As a file of the part holds it: the order in which a sum runs depends on the layout.
+        part = {key: tensor.detach().contiguous().clone() for key, tensor in part.items()}
+        return part, time.perf_counter() - began
+
+    return fetch
+
+
+@contextmanager
+def kept_globals(seed: int) -> Iterator[None]:
+    """Seed the global random generators, and put them back as they were."""
+    import numpy as np
+
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    seed_globals(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before[0])
+        random.setstate(before[1])
+        np.random.set_state(before[2])
+
+
+def seed_globals(seed: int) -> None:
+    """Measures draw from `subject.generator`; one that draws from a global generator is repeatable too."""
+    import numpy as np
+
+    # As `torch.manual_seed`, which looks at every sort of accelerator first: a millisecond in a fresh fork.
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
 
 
 def part_label(name: str, options: Mapping[str, Any]) -> str:
@@ -113,12 +246,30 @@ def part_label(name: str, options: Mapping[str, Any]) -> str:
 def compute_part(
     network: TrainedNetwork, seed: int, parts: PartSource, name: str, options: Mapping[str, Any]
 ) -> Part:
-    """Compute one part; its randomness depends on the subject and the part alone."""
+    """Compute one part; its randomness depends on the subject and the part alone.
+
+    Numbers that are not finite are refused here, once, so that no measure has to look for them.
+    """
     if name not in _HOMES:
         raise KeyError(f"there is no shared part {name!r}")
+    if name not in _OF_WEIGHTS and not network.finite_outputs:
+        raise NotApplicable("the network's outputs are not finite")
     generator = torch.Generator().manual_seed(derive_seed(seed, "part", name, dict(options)))
     function: Callable[..., Part] = getattr(import_module(f"genbench.subject.{_HOMES[name]}"), name)
-    return function(network, parts, generator, **options)
+    try:
+        part = function(network, parts, generator, **options)
+    except torch.linalg.LinAlgError as problem:  # type: ignore[attr-defined]  # said of NaN and inf
+        raise NotApplicable(_OVERFLOW.format(part_label(name, options))) from problem
+    if name not in _MAY_BE_INFINITE and not all(bool(t.isfinite().all()) for t in part.values()):
+        raise NotApplicable(_OVERFLOW.format(part_label(name, options)))
+    return part
+
+
+_OVERFLOW = "the network's weights or outputs are too large or too small: {} is beyond floating point"
+_OF_WEIGHTS = {"spectral_norms", "flat_spectral_norms", "log_paths", "log_evidence"}
+"""Parts that have a meaning whatever the network's outputs are."""
+_MAY_BE_INFINITE = {"log_paths"}
+"""A network of which every path is broken has the logarithm of 0."""
 
 
 _HOMES = {
@@ -135,6 +286,7 @@ _HOMES = {
     "curvature": "hessian",
     "weight_noise": "noise",
     "response_curve": "responses",
+    "transformed_curve": "transformations",
     "log_evidence": "nngp",
 }
 """Part to the module of `genbench.subject` that computes it, by a function of the same name."""

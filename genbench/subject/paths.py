@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from genbench.errors import NotApplicable
-from genbench.subject.folding import FoldedNetwork
+from genbench.subject.folding import FoldedNetwork, trace
 from genbench.subject.squared import Scaled, SquaredNetwork, last_axes, unknown
 
 if TYPE_CHECKING:
     from genbench.subject.parts import Part, PartSource
     from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["log_path_sum", "log_paths"]
+__all__ = ["log_path_sum", "log_path_sum_unnormalised", "log_paths"]
 
 
 def log_path_sum(folded: FoldedNetwork, input_shape: tuple[int, ...], examples: Tensor) -> float:
@@ -26,8 +26,15 @@ def log_path_sum(folded: FoldedNetwork, input_shape: tuple[int, ...], examples: 
     deviations it divides by on them, as batch norm acts with its running statistics.
     """
     spreads = _layer_norm_spreads(folded, examples)
-    module = folded.copy().module.double()
-    squared = SquaredNetwork(module, spreads)
+    return _log_sum(SquaredNetwork(folded.copy().module.double(), spreads), input_shape)
+
+
+def log_path_sum_unnormalised(model: nn.Module, input_shape: tuple[int, ...]) -> float:
+    """The same of the network as it is, not folded, with every norm layer taken for the identity."""
+    return _log_sum(SquaredNetwork(trace(model).double(), None), input_shape)
+
+
+def _log_sum(squared: SquaredNetwork, input_shape: tuple[int, ...]) -> float:
     with torch.no_grad():
         out = squared.run(Scaled(torch.ones(1, *input_shape, dtype=torch.float64)))
     if not isinstance(out, Scaled) or out.kind != "value":
@@ -57,11 +64,17 @@ def _layer_norm_spreads(folded: FoldedNetwork, examples: Tensor) -> dict[str, fl
     return {name: math.sqrt(sum(values) / len(values)) for name, values in seen.items()}
 
 
-def log_paths(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
+def log_paths(
+    network: TrainedNetwork, parts: PartSource, generator: torch.Generator, normalised: bool = True
+) -> Part:
     """log of the sum over paths, as a shared part."""
+    shape = tuple(network.inputs.shape[1:])
+    if not normalised:
+        value = log_path_sum_unnormalised(network.model, shape)
+        return {"log_sum": torch.tensor(value, dtype=torch.float64)}
     if isinstance(network.folded, NotApplicable):
         raise network.folded
-    value = log_path_sum(network.folded, tuple(network.inputs.shape[1:]), network.inputs[:_EXAMPLES])
+    value = log_path_sum(network.folded, shape, network.inputs[:_EXAMPLES])
     return {"log_sum": torch.tensor(value, dtype=torch.float64)}
 
 

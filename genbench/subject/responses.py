@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from genbench.errors import NotApplicable
-from genbench.subject.cut import CutNetwork, cut_after_first_block
+from genbench.subject.cut import CutNetwork, cut_after_block
 from genbench.subject.sampling import RELATIVE_ERROR, relative_error
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ def _ends(
 ) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
     if layer == 0:
         return (lambda x: x), network.model
-    cut = cut_network(network)
+    cut = cut_network(network, layer)
     return cut.first, cut.rest
 
 
-def cut_network(network: TrainedNetwork) -> CutNetwork:
-    """The network in two parts, cut at the output of its first block."""
+def cut_network(network: TrainedNetwork, block: int = 1) -> CutNetwork:
+    """The network in two parts, cut at the output of its first block or of a later one."""
     if isinstance(network.folded, NotApplicable):
         raise network.folded
-    return cut_after_first_block(network.folded)
+    return cut_after_block(network.folded, block)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -50,7 +50,16 @@ def relative_error(values: list[float]) -> float:
     return float(sample.std()) / len(values) ** 0.5 / mean if mean > 0 else float("inf")
 
 
-def double_backward() -> AbstractContextManager[None]:
-    """Attention in plain operations: the fused kernels can be differentiated once only."""
-    context: AbstractContextManager[None] = sdpa_kernel(SDPBackend.MATH)
-    return context
+@contextmanager
+def double_backward() -> Iterator[None]:
+    """Attention in plain operations: the fused kernels can be differentiated once only, or not at all.
+
+    `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` in eval mode have a fused path of their own.
+    """
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)

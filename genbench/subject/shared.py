@@ -75,8 +75,14 @@ class SharedParts:
         norms = self._part(["weights"], "flat_spectral_norms")
         return {name: float(norm) for name, norm in norms.items()}
 
-    def log_path_sum(self) -> float:
-        """log of the sum over all paths of products of squared weights; -inf if that is 0."""
+    def log_path_sum(self, normalised: bool = True) -> float:
+        """log of the sum over all paths of products of squared weights; -inf if that is 0.
+
+        `normalised`: batch norms are folded and layer norms divide by their spread on the training set;
+        otherwise both are taken for the identity.
+        """
+        if not normalised:
+            return float(self._part(["weights"], "log_paths", normalised=False)["log_sum"])
         return float(self._part(["weights", "training_data"], "log_paths")["log_sum"])
 
     def sigma(self, magnitude_aware: bool = False) -> Estimate:
@@ -126,15 +132,25 @@ class SharedParts:
     def response_curve(self, pairs: str, layer: int) -> tuple[Tensor, Tensor]:
         """alpha (points,) and right (pairs, points): is the point between x and x' classified as x?
 
-        `pairs`: "intra" or "inter" (class); `layer`: 0, the input, or 1, the output of the first block.
+        `pairs`: "intra" or "inter" (class); `layer`: 0, the input, or 1, 2, …, the output of that block.
         """
         part = self._part(["weights", "training_data"], "response_curve", pairs=pairs, layer=layer)
+        return part["alpha"], part["right"]
+
+    def transformed_curve(self, transformation: str, sweep: str = "folded") -> tuple[Tensor, Tensor]:
+        """alpha (points,) from 0 to 1, and right (examples, points): are changed images classified right?
+
+        `transformation`: "rotation", "horizontal", "vertical" or "colour". `sweep`: "folded", alpha is the
+        size of the change and a point the mean of it either way, or "signed", from one way to the other.
+        """
+        needs = ["weights", "training_data"]
+        part = self._part(needs, "transformed_curve", transformation=transformation, sweep=sweep)
         return part["alpha"], part["right"]
 
     def log_evidence(self) -> Part:
         """log P(labels of one class against the rest) under random networks of this architecture.
 
-        evidence (classes,) on n training examples; jackknife (4, few classes), with a quarter of the random
-        networks left out.
+        evidence (classes,) on n training examples; networks, how many were drawn; jackknife (4, few classes),
+        with a quarter of them left out. A function of architecture and training set, of no seed.
         """
         return self._part(["weights", "training_data"], "log_evidence")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from genbench.errors import NotApplicable
+from genbench.subject.frequencies import largest_singular_value
 
 if TYPE_CHECKING:
     from genbench.subject.folding import FoldedNetwork
@@ -83,10 +83,8 @@ def _grid_sides(network: TrainedNetwork, folded: FoldedNetwork, grid: str) -> li
     return [seen[name] for name in folded.layer_names]
 
 
-_EXACT_WORK = 2e10
-"""Frequencies times the cube of the channels up to which every frequency is decomposed, some 20 s of it."""
-_MARGIN = 1.01
-"""Beyond that, the true norm is at most this times the one found."""
+_SMALL = 32
+"""Channels below which decomposing every frequency is as fast as finding the few that matter."""
 
 
 def spectral_norm(layer: nn.Module, weight: Tensor, grid: int) -> float:
@@ -106,57 +104,12 @@ def spectral_norm(layer: nn.Module, weight: Tensor, grid: int) -> float:
     if any(side > grid for side in kernel.shape[3:]):
         kernel = _wrapped(kernel, grid)
     axes = kernel.ndim - 3
-    work = groups * grid**axes / 2 * max(kernel.shape[1:3]) * min(kernel.shape[1:3]) ** 2
-    stride = _stride(kernel, grid) if work > _EXACT_WORK else 1
-    if stride > 1:
-        return max(_searched(block, grid, stride) for block in kernel)
+    if min(kernel.shape[1:3]) >= _SMALL:
+        return max(largest_singular_value(block, grid) for block in kernel)
     # Real kernels have conjugate-symmetric spectra: half of the frequencies tell all norms.
     spectrum = torch.fft.rfftn(kernel, s=(grid,) * axes, dim=tuple(range(3, kernel.ndim)))
     matrices = spectrum.flatten(3).permute(0, 3, 1, 2)  # groups, frequencies, out, in
     return float(torch.linalg.matrix_norm(matrices, ord=2).amax())
-
-
-def _stride(kernel: Tensor, grid: int) -> int:
-    """The widest spacing of frequencies that keeps the promise of _MARGIN.
-
-    u*A(f)v is a trigonometric polynomial in the frequency f, of degree r = half the kernel's side once that
-    is centred. On n evenly spaced points it reaches cos(pi r / n) of its maximum, in each axis (Ehlich &
-    Zeller 1964), and so does the norm, its maximum over unit vectors u and v.
-    """
-    axes = kernel.ndim - 3
-    radius = max(side // 2 for side in kernel.shape[3:])
-    fitting = [
-        stride
-        for stride in range(1, grid + 1)
-        if grid % stride == 0
-        and grid // stride > 2 * radius
-        and math.cos(math.pi * radius * stride / grid) ** axes >= 1 / _MARGIN
-    ]
-    return max(fitting, default=1)
-
-
-def _searched(kernel: Tensor, grid: int, stride: int) -> float:
-    """Norm of one group (out, in, taps): the best of every stride-th frequency, then uphill from there."""
-    axes = kernel.ndim - 2
-    taps = kernel.flatten(2)
-    offsets = torch.cartesian_prod(*(torch.arange(side) for side in kernel.shape[2:])).view(-1, axes).double()
-
-    def norms(frequencies: Tensor) -> Tensor:
-        phases = torch.exp(-2j * math.pi / grid * (offsets @ frequencies.double().T))
-        matrices = torch.einsum("oit,tf->foi", taps.to(phases.dtype), phases)
-        found: Tensor = torch.linalg.matrix_norm(matrices, ord=2)
-        return found
-
-    line = torch.arange(0, grid, stride)
-    coarse = torch.cartesian_prod(*[line] * (axes - 1), line[line <= grid // 2]).view(-1, axes)
-    found = torch.cat([norms(part) for part in coarse.split(64)])
-    best, at = float(found.max()), coarse[found.argmax()]
-    while stride > 1:
-        stride = (stride + 1) // 2
-        around = torch.cartesian_prod(*[torch.tensor([-stride, 0, stride])] * axes).view(-1, axes)
-        found = norms(at + around)
-        best, at = max(best, float(found.max())), (at + around)[found.argmax()]
-    return best
 
 
 def _wrapped(kernel: Tensor, grid: int) -> Tensor:

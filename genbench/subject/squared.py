@@ -57,7 +57,7 @@ def unknown(what: str) -> NotApplicable:
 
 
 _SAME = (
-    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.SiLU, nn.GELU, nn.Mish, nn.ELU, nn.Hardswish, nn.Softplus,
+    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.SiLU, nn.GELU, nn.Mish, nn.ELU, nn.Hardswish, nn.Softplus,
     nn.Identity, nn.Dropout, nn.Dropout2d,
 )  # fmt: skip
 _GATES = (nn.Sigmoid, nn.Hardsigmoid)
@@ -69,8 +69,21 @@ _LAYERS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 _LAST_AXIS_NORMS = {"LayerNorm", "LayerNormFp32"}
 """Torch's own and the namesakes in open_clip and timm, which normalise the last axis as it does."""
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_NORMS = (*_BATCH_NORMS, nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.RMSNorm)
+_NORM_FUNCTIONS = {F.layer_norm, F.group_norm, F.instance_norm, F.rms_norm}
 
-_SAME_FUNCTIONS = {F.relu, F.relu6, torch.relu, F.silu, F.gelu, F.dropout, F.hardswish, F.leaky_relu, F.mish}
+_SAME_FUNCTIONS = {
+    F.relu,
+    F.relu6,
+    torch.relu,
+    F.silu,
+    F.gelu,
+    F.dropout,
+    F.hardswish,
+    F.leaky_relu,
+    F.prelu,
+    F.mish,
+}
 _GATE_FUNCTIONS = {torch.sigmoid, F.sigmoid, F.hardsigmoid}
 _HOMOGENEOUS_FUNCTIONS = {
     F.adaptive_avg_pool2d, F.avg_pool2d, F.max_pool2d, F.adaptive_max_pool2d, F.pad, torch.flatten,
@@ -87,9 +100,12 @@ _PRODUCTS = {operator.mul, operator.imul, torch.mul}
 
 
 class SquaredNetwork(fx.Interpreter):
-    """Runs a folded network's graph with squared parameters on scaled values."""
+    """Runs a network's graph with squared parameters on scaled values.
 
-    def __init__(self, module: fx.GraphModule, spreads: Mapping[str, float]) -> None:
+    `spreads`: what each layer norm divides by; None takes every norm layer for the identity.
+    """
+
+    def __init__(self, module: fx.GraphModule, spreads: Mapping[str, float] | None) -> None:
         super().__init__(module)
         self.extra_traceback = False  # a refusal is one sentence
         self._spreads = spreads
@@ -104,7 +120,7 @@ class SquaredNetwork(fx.Interpreter):
         part, name = self.fetch_attr(str(target)), str(target)
         if args[0].kind == "scores" and not isinstance(part, (nn.Softmax, nn.Dropout, nn.Identity)):
             raise unknown("a network that multiplies activations")
-        if isinstance(part, _SAME):
+        if isinstance(part, _SAME) or (self._spreads is None and isinstance(part, _NORMS)):
             return args[0]
         if isinstance(part, _GATES):
             return _gate(args[0])
@@ -114,7 +130,11 @@ class SquaredNetwork(fx.Interpreter):
             return _affine_layer(part, args[0])
         if isinstance(part, _BATCH_NORMS):
             return _batch_norm(part, args[0])
-        if isinstance(part, nn.LayerNorm) and type(part).__name__ in _LAST_AXIS_NORMS:
+        if (
+            self._spreads is not None
+            and isinstance(part, nn.LayerNorm)
+            and type(part).__name__ in _LAST_AXIS_NORMS
+        ):
             return _layer_norm(part, args[0], self._spreads[name])
         if isinstance(part, nn.Softmax):
             return _mean_attention(args[0], part.dim if part.dim is not None else -1)
@@ -125,7 +145,7 @@ class SquaredNetwork(fx.Interpreter):
         scaled = [value for value in _flat(args) if isinstance(value, Scaled)]
         if not scaled or (target is operator.getitem and isinstance(args[0], tuple)):
             return super().call_function(target, args, kwargs)
-        if target in _SAME_FUNCTIONS:
+        if target in _SAME_FUNCTIONS or (self._spreads is None and target in _NORM_FUNCTIONS):
             return args[0]
         if target in _GATE_FUNCTIONS:
             return _gate(args[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -26,8 +26,10 @@ class TrainedNetwork:
     """The originals behind all views of one subject. Measures never get hold of them."""
 
     name: str
-    model: nn.Module
-    initial_model: nn.Module | None
+    final: nn.Module | Callable[[], nn.Module]
+    """The trained network, or what gives it when it is first asked for."""
+    initial: nn.Module | Callable[[], nn.Module] | None
+    """The same of the network as its training started, where known."""
     inputs: Tensor
     """Training inputs as the network takes them."""
     labels: Tensor
@@ -35,6 +37,29 @@ class TrainedNetwork:
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     trace: Mapping[str, Tensor] | None = None
     """What was recorded while it trained: "loss", "accuracy", each (epochs,)."""
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The trained network."""
+        return self.final if isinstance(self.final, nn.Module) else self.final()
+
+    @cached_property
+    def initial_model(self) -> nn.Module | None:
+        """The network as its training started, where known."""
+        if self.initial is None or isinstance(self.initial, nn.Module):
+            return self.initial
+        return self.initial()
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether every weight, running statistics included, is a finite number."""
+        return _all_finite(self.model)
+
+    @cached_property
+    def finite_outputs(self) -> bool:
+        """Whether the outputs on a few training inputs are finite; huge weights overflow on all of them."""
+        with torch.no_grad():
+            return bool(self.model(self.inputs[:_COMPARED]).isfinite().all())
 
     @cached_property
     def folded(self) -> FoldedNetwork | NotApplicable:
@@ -46,11 +71,19 @@ class TrainedNetwork:
         """The folded initial network, folded with its own statistics."""
         if self.initial_model is None:
             return None
+        if not _all_finite(self.initial_model):
+            return NotApplicable("the initial weights are not finite")
         return _attempt_folding(self.initial_model, self.inputs[:_COMPARED])
 
 
 _COMPARED = 4
-"""Training inputs on which the folded network's outputs are compared with the original's."""
+"""Training inputs on which the folded network's outputs are compared with the original's, if finite."""
+
+
+def _all_finite(model: nn.Module) -> bool:
+    # Of the buffers only the statistics of batch norm: a mask may well hold −inf.
+    statistics = [b for name, b in model.named_buffers() if name.endswith(("running_mean", "running_var"))]
+    return all(bool(values.isfinite().all()) for values in (*model.parameters(), *statistics))
 
 
 def _attempt_folding(model: nn.Module, example: Tensor) -> FoldedNetwork | NotApplicable:
@@ -68,12 +101,15 @@ class Subject(SharedParts):
     `spectral_norms`, `sigma`, all methods of `SharedParts`) are computed once for all its readings.
 
     Where a network lacks something (no initial weights, a forward pass that cannot be traced), asking for
-    it raises `genbench.NotApplicable`, which a measure simply lets through.
+    it raises `genbench.NotApplicable`, which a measure simply lets through. A network whose weights are not
+    all finite is no subject at all: making one raises it, so that no measure has to look.
     """
 
     def __init__(
         self, network: TrainedNetwork, parts: PartSource, *, seed: int = 0, batch_size: int = 256
     ) -> None:
+        if not network.finite:
+            raise NotApplicable("the weights are not finite")
         self._network = network
         self._parts = parts
         self._batch_size = batch_size
@@ -111,8 +147,8 @@ class Subject(SharedParts):
                 classes = int(model(inputs[:1]).shape[-1])
         network = TrainedNetwork(
             name=name,
-            model=model,
-            initial_model=None if initial is None else copy.deepcopy(initial).eval(),
+            final=model,
+            initial=None if initial is None else copy.deepcopy(initial).eval(),
             inputs=inputs,
             labels=labels,
             classes=classes,
@@ -160,7 +196,7 @@ class Subject(SharedParts):
     def provides(self) -> frozenset[str]:
         """Which of `genbench.plugin.contract.NEEDS` this subject can give."""
         given = {"weights", "training_data", "gradients"}
-        if self._network.initial_model is not None:
+        if self._network.initial is not None:
             given.add("initial_weights")
         if self._network.trace is not None:
             given.add("trace")
@@ -180,6 +216,8 @@ class Subject(SharedParts):
         self.used.add("initial_weights")
         if self._network.initial_model is None:
             raise NotApplicable("the initial weights of this network are not known")
+        if not _all_finite(self._network.initial_model):
+            raise NotApplicable("the initial weights are not finite")
         return copy.deepcopy(self._network.initial_model)
 
     def folded(self) -> FoldedNetwork:
@@ -226,6 +264,16 @@ class Subject(SharedParts):
                     raise NotApplicable(f"the initial network has no parameter {name} of the same shape")
                 changes.append((parameter - initial[name]).detach())
         return changes
+
+    def shared(self, function: Callable[[Subject], Any]) -> Any:
+        """What `function(subject)` gives, computed once for all measures of a plugin on this network.
+
+        For measures that are columns of one analysis. `function` is one of the plugin's module; it gives JSON
+        values, and its `subject` is a fresh view whose seed is the same for all of them.
+        """
+        value, used = self._parts.own(function, self)
+        self.used.update(used)
+        return value
 
     # -- training data -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from genbench.display.names import reading_note
 from genbench.display.scatter import Point, ScatterPanel, reading_scatter
 from genbench.display.tables import Table
 from genbench.suites.result import Judged, MeasureResult
@@ -56,6 +57,7 @@ class Pages(ABC):
     """Fragment of a run's page about one measure: where it fails."""
     run_evidence_template: ClassVar[str] = ""
     """Fragment of a run's page about the evidence."""
+    board_template: ClassVar[str] = "board.html.j2"
     evidence_template: ClassVar[str] = "evidence.html.j2"
     measure_template: ClassVar[str] = "measure.html.j2"
     """Pages of the site; a kind's own extend these."""
@@ -130,6 +132,10 @@ class Pages(ABC):
         """What the pages of a suite share; by path below its folder."""
         return {}
 
+    def board_page(self) -> dict[str, Any]:
+        """What the kind's own template of a board shows below the table."""
+        return {}
+
     def evidence_page(self) -> dict[str, Any]:
         """What the measures are judged against."""
         return {
@@ -145,7 +151,7 @@ class Pages(ABC):
                 "network": network,
                 "value": "" if outcome.value is None else f"{outcome.value:.6g}",
                 "status": str(outcome.status).replace("_", " "),
-                "reason": outcome.reason,
+                "reason": reading_note(outcome),
             }
             for network, outcome in result.outcomes.items()
         ]

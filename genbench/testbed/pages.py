@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genbench.display.kept_figures import inlined
-from genbench.display.names import short_count, short_name
+from genbench.display.names import reading_note, short_count, short_name
 from genbench.display.scatter import Point, ScatterPanel
 from genbench.display.tables import Table
 from genbench.engine.cells import Outcome
@@ -14,6 +14,7 @@ from genbench.scoring.practical import HEADLINE, SLICE_NAMES, SLICES, PracticalS
 from genbench.suites.pages import NetworkColumn, Pages
 from genbench.suites.result import MeasureResult
 from genbench.testbed.cube_figures import heat_maps, marginal_figure
+from genbench.testbed.error_scatter import error_scatter, sign_error_scatter
 from genbench.testbed.site_figures import cube_figures, scatter
 from genbench.testbed.tradeoff_point import TradeOff
 
@@ -44,6 +45,7 @@ class TestbedPages(Pages):
     templates = "genbench.testbed"
     run_measure_template = "testbed/run_measure.html.j2"
     run_evidence_template = "testbed/run_evidence.html.j2"
+    board_template = "testbed/board.html.j2"
     evidence_template = "testbed/evidence.html.j2"
     measure_template = "testbed/measure.html.j2"
 
@@ -160,6 +162,10 @@ class TestbedPages(Pages):
 
     # -- the site and the paper kit ----------------------------------------------------------------------
 
+    def board_page(self) -> dict[str, Any]:
+        """All sign-errors of all measures."""
+        return {"errors": error_scatter(self.judged.results)}
+
     def evidence_page(self) -> dict[str, Any]:
         """Every family's cube, and where the pack comes from."""
         families = []
@@ -213,14 +219,15 @@ class TestbedPages(Pages):
             "value": "" if outcome.value is None else f"{outcome.value:.6g}",
             "standard_error": f"{error:.2g}" if isinstance(error, (int, float)) else "",
             "status": str(outcome.status),
-            "reason": outcome.reason,
+            "reason": reading_note(outcome),
             "truth": [known[name][HEADLINE] for name in SLICES],
             "seconds": outcome.cost.seconds + outcome.cost.shared_seconds,
         }
 
     def figures(self, result: MeasureResult) -> dict[str, Figure]:
-        """Marginals and heat maps of every family, and the readings."""
-        found = {}
+        """Marginals and heat maps of every family, all sign-errors, and the readings."""
+        errors = sign_error_scatter(self.judged.results)
+        found = {} if errors is None else {"sign-errors.pdf": errors}
         for family, cube in self.evidence.cubes.items():
             point = self.evidence.trade_offs[family]
             found[f"marginals-{family}.pdf"] = marginal_figure(cube, point)

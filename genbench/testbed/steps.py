@@ -199,12 +199,11 @@ def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
     """The originals of a subject: adapted, as its adaptation began, and the seen classes' training set."""
     backbone, adapted = _adapted(network)
     result = read_result(network, AdaptedResult)
-    initial = _network(_backbone(name), result)
     pixels, labels = _images(training)
     return TrainedNetwork(
         name=name,
-        model=adapted.eval(),
-        initial_model=initial.eval(),
+        final=adapted.eval(),
+        initial=lambda: _network(_backbone(name), result).eval(),
         inputs=backbone.preprocess(pixels),
         labels=labels,
         classes=result.classes,

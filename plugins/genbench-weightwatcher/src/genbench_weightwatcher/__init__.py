@@ -14,20 +14,30 @@ import warnings
 
 import genbench
 
+_METRICS = ("alpha", "alpha_weighted", "log_spectral_norm")
 
-def _mean_over_layers(subject, metric):
-    """Mean of one column of WeightWatcher's table over the layers for which it has a value."""
+
+def _means_over_layers(subject):
+    """Mean of each column of WeightWatcher's table over the layers for which it has a value."""
     with _quiet():
         import weightwatcher
 
         logging.getLogger("weightwatcher").setLevel(logging.ERROR)
         details = weightwatcher.WeightWatcher(model=subject.model).analyze()
-    if "alpha" in details:
-        # WeightWatcher writes alpha = -1 where its power-law fit failed; that is no exponent.
-        values = details.loc[details["alpha"] > 0, metric].dropna()
-        if len(values):
-            return float(values.mean())
-    raise genbench.NotApplicable(f"WeightWatcher finds no layer on which {metric} is defined")
+    if "alpha" not in details:
+        return {}
+    # WeightWatcher writes alpha = -1 where its power-law fit failed; that is no exponent.
+    fitted = details[details["alpha"] > 0]
+    values = {metric: fitted[metric].dropna() for metric in _METRICS}
+    return {metric: float(column.mean()) for metric, column in values.items() if len(column)}
+
+
+def _mean_over_layers(subject, metric):
+    """One of them; the analysis is the same for all, so it is done once for a network."""
+    means = subject.shared(_means_over_layers)
+    if metric not in means:
+        raise genbench.NotApplicable(f"WeightWatcher finds no layer on which {metric} is defined")
+    return means[metric]
 
 
 @contextlib.contextmanager
@@ -68,3 +78,10 @@ def ww_log_spectral_norm(subject):
 def genbench_measures():
     """Tell genbench what this package offers."""
     return [ww_alpha, ww_alpha_weighted, ww_log_spectral_norm]
+
+
+@genbench.hookimpl
+def genbench_prepare():
+    """Import WeightWatcher, which takes a second or two, once for all readings."""
+    with _quiet():
+        import weightwatcher  # noqa: F401

@@ -1,0 +1,195 @@
+"""A guarded process from inside: it cuts itself off, runs pieces of work, and says what came of each."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import os
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from genbench.engine.cells import Limits, Status
+from genbench.engine.messages import Begun, Done, Found, line, parse
+from genbench.engine.value import InvalidResult
+from genbench.errors import NotApplicable, described, one_line
+from genbench.subject.part_messages import PartReply, PartRequest
+
+__all__ = ["Ask", "Work", "cut_off", "die_with_parent", "limit_memory", "run_child"]
+
+Ask = Callable[[PartRequest], PartReply]
+"""In the child: send a request to the parent, wait for its answer."""
+Work = Callable[[Ask], Mapping[str, Any] | Found]
+"""What a child does: JSON values come of it."""
+
+
+_LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+
+
+def run_child(
+    pieces: Sequence[Work], limits: Limits, channel: int, output: int, parent: int, *, learn: bool
+) -> None:
+    """Be the child: run all pieces, then end the process; `learn`: say which modules they imported."""
+    try:
+        cut_off(channel, output, parent)
+        faulthandler.enable(file=sys.stderr)
+        ask = _asker(channel)
+        known = len(sys.modules)
+        for place, work in enumerate(pieces):
+            if place:
+                _forget_peak()
+                _send(channel, Begun(place))
+            limit_memory(limits.memory)
+            done = _attempt(place, work, ask)
+            _flush()
+            if learn and len(sys.modules) > known:
+                done = msgspec.structs.replace(done, imported=_imported_since(known))
+                known = len(sys.modules)
+            _send(channel, done)
+    except BaseException:
+        # Nothing may unwind into the parent's code, which lives on this stack too.
+        with contextlib.suppress(BaseException):
+            traceback.print_exc()
+    finally:
+        _flush()
+        os._exit(70)
+
+
+def _imported_since(known: int) -> list[str]:
+    """The latest modules; to look at all would touch, and so copy, a page of the parent's for each."""
+    return list(islice(reversed(sys.modules), len(sys.modules) - known))[::-1]
+
+
+def _flush() -> None:
+    with contextlib.suppress(BaseException):  # the guarded code may have put anything in their place
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def cut_off(channel: int, output: int, parent: int) -> None:
+    """Leave the parent's terminal, pipes and signals; die when it dies."""
+    os.setsid()
+    die_with_parent(parent)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+    # The parent's pipes are not the guarded code's business.
+    for descriptor in [int(entry.name) for entry in Path("/dev/fd").iterdir()]:
+        if descriptor > 2 and descriptor != channel:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def limit_memory(memory: int) -> None:
+    """Let allocations beyond what is held now and `memory` fail in here, where they become a reason."""
+    if not sys.platform.startswith("linux"):
+        return  # the parent's watch on resident memory is all there is elsewhere
+    held = _own_status("VmData:")
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = held + memory
+    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _lift_memory_limit() -> None:
+    if sys.platform.startswith("linux"):
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+def _own_status(name: str) -> int:
+    with open("/proc/self/status") as status:
+        return next(int(text.split()[1]) for text in status if text.startswith(name)) * 1024
+
+
+def _forget_peak() -> None:
+    """Let the largest resident memory be that of the next piece alone, where the kernel can forget."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak() -> int:
+    try:
+        return _own_status("VmHWM:")
+    except OSError:  # no Linux, no file
+        scale = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+
+
+def _attempt(piece: int, work: Work, ask: Ask) -> Done:
+    try:
+        found = work(ask)
+        if not isinstance(found, Found):
+            return Done(piece, Status.OK, result=dict(found), peak_bytes=_peak())
+        return Done(piece, Status.OK, "", dict(found.result), _peak(), found.seconds, found.shared_seconds)
+    except NotApplicable as refusal:
+        reason = one_line(str(refusal)) or "the measure gave no reason"
+        return Done(piece, Status.NOT_APPLICABLE, reason, peak_bytes=_peak())
+    except InvalidResult as problem:
+        return Done(piece, Status.INVALID, one_line(str(problem)), peak_bytes=_peak())
+    except BaseException as problem:
+        problem.__traceback__, trace = None, problem.__traceback__
+        _lift_memory_limit()
+        if _is_memory(problem):
+            del trace
+            reason = f"ran out of its memory limit: {described(problem)}"
+            return Done(piece, Status.OUT_OF_MEMORY, reason, peak_bytes=_peak())
+        traceback.print_exception(problem.with_traceback(trace))
+        return Done(piece, Status.FAILED, described(problem) + _where(trace), peak_bytes=_peak())
+
+
+def _is_memory(problem: BaseException) -> bool:
+    if isinstance(problem, MemoryError):
+        return True
+    text = str(problem)
+    return isinstance(problem, RuntimeError) and (
+        "can't allocate memory" in text or "not enough memory" in text or "bad_alloc" in text
+    )
+
+
+def _where(trace: Any) -> str:
+    frames = traceback.extract_tb(trace)
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+
+
+def _asker(channel: int) -> Ask:
+    def ask(request: PartRequest) -> PartReply:
+        _send(channel, request)
+        received = b""
+        while not received.endswith(b"\n"):
+            data = os.read(channel, 1 << 16)
+            if not data:
+                os._exit(71)
+            received += data
+        return parse(received, PartReply)
+
+    return ask
+
+
+def _send(channel: int, message: object) -> None:
+    data = memoryview(line(message))
+    while data:
+        data = data[os.write(channel, data) :]
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies, however the parent dies."""
+    if _LIBC is not None:
+        pr_set_pdeathsig = 1
+        _LIBC.prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(72)

@@ -1,0 +1,207 @@
+"""A plugin in a process of its own: imported once, there; each of its readings is forked from there.
+
+The process is forked off a host, which has never run a plugin's code. Whatever the import or a reading does
+reaches this process at most, and with it readings of the same plugin; the shared parts that they ask for are
+computed by the host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from genbench.engine.cells import Limits, Outcome, Status
+from genbench.engine.guard import Answer, Ask, Work, kill_group, run_guarded
+from genbench.engine.guarded import cut_off, limit_memory
+from genbench.engine.messages import Ended, NetworkPlace, Order, Reading, Ready, line, parse
+from genbench.engine.steps import load_named
+from genbench.engine.taking import take
+from genbench.errors import described
+from genbench.plugin.contract import Measure
+from genbench.plugin.registry import Source, source_measures
+from genbench.subject.part_messages import PartReply, PartRequest
+from genbench.subject.parts import CountedParts, asked, compute_own, seed_globals
+from genbench.subject.subject import Subject, TrainedNetwork
+
+__all__ = ["PluginProcess", "load_network"]
+
+_GRACE_SECONDS = 20.0
+"""It watches its readings itself; past this much more than their limit, it is stuck."""
+
+
+def load_network(place: NetworkPlace) -> TrainedNetwork:
+    """Load a network from the folders of its cells."""
+    folders = {name: Path(folder) for name, folder in place.folders.items()}
+    network: TrainedNetwork = load_named(place.loader)(place.name, **folders, **place.options)
+    return network
+
+
+class PluginProcess:
+    """The host's side: orders go there, outcomes and requests for parts come back."""
+
+    def __init__(self, source: Source, limits: Limits, held: TrainedNetwork | None) -> None:
+        ours, theirs = socket.socketpair()
+        parent = os.getpid()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _serve(source, limits, held, theirs.detach(), parent)  # never returns
+        theirs.close()
+        self._channel = ours
+        self._inbox = b""
+        self.ready = isinstance(self._receive(limits.seconds), Ready)
+        """Whether the plugin could be imported."""
+
+    def read(self, order: Order, answer: Answer) -> Iterator[tuple[str, Outcome]]:
+        """(key, outcome) of the readings; if the process is lost with one, those after it have none."""
+        with contextlib.suppress(OSError):  # it died between two orders; the next lines say so
+            self._channel.sendall(line(order))
+        for reading in order.readings:
+            deadline = time.monotonic() + order.limits.seconds + _GRACE_SECONDS
+            while True:
+                message = self._receive(deadline - time.monotonic())
+                if not isinstance(message, PartRequest):
+                    break
+                began = time.monotonic()
+                reply = answer(message)
+                deadline += time.monotonic() - began
+                with contextlib.suppress(OSError):
+                    self._channel.sendall(line(reply))
+            if not isinstance(message, Ended) or message.key != reading.key:
+                self.close()
+                late = time.monotonic() >= deadline
+                status, what = (Status.TIMEOUT, "hangs") if late else (Status.CRASHED, "died")
+                yield reading.key, Outcome(status, f"the process of its plugin {what}")
+                return
+            yield reading.key, message.outcome
+
+    def _receive(self, seconds: float) -> Ended | PartRequest | Ready | None:
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._inbox:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._channel], [], [], left)[0]:
+                return None
+            try:
+                data = self._channel.recv(1 << 16)
+            except OSError:
+                return None
+            if not data:
+                return None
+            self._inbox += data
+        text, self._inbox = self._inbox.split(b"\n", 1)
+        try:
+            message: Ended | PartRequest | Ready = parse(text, Ended | PartRequest | Ready)  # type: ignore[arg-type]
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None  # the plugin's code wrote to our channel
+        return message
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can take orders."""
+        return self.ready and self._pid > 0
+
+    def close(self) -> None:
+        """End it, and with it its readings."""
+        if self._pid > 0:
+            kill_group(self._pid)
+            os.waitpid(self._pid, 0)
+            self._pid = 0
+            self._channel.close()
+
+
+# -- inside ------------------------------------------------------------------------------------------------
+
+
+def _serve(source: Source, limits: Limits, held: TrainedNetwork | None, channel: int, parent: int) -> None:
+    try:
+        # What an import prints is shown where it fails: in the process of a reading.
+        cut_off(channel, os.open(os.devnull, os.O_WRONLY), parent)
+        limit_memory(limits.memory)
+        measures = source_measures(source, prepare=True)
+        gc.collect()
+        gc.freeze()  # as in the nursery: what readings inherit is not to be copied by their collections
+        with socket.socket(fileno=channel) as host:
+            _take_orders(host, measures, held)
+    finally:
+        os._exit(73)
+
+
+def _take_orders(host: socket.socket, measures: Mapping[str, Measure], held: TrainedNetwork | None) -> None:
+    lines = host.makefile("rb")
+
+    def forward(request: PartRequest) -> PartReply:
+        host.sendall(line(request))
+        return parse(lines.readline(), PartReply)
+
+    host.sendall(line(Ready()))
+    group, trip = "", None
+    for text in lines:
+        order = parse(text, Order)
+        if trip is None or order.network.group != group:
+            group, trip = order.network.group, _Network(order, held, forward)
+        for reading in order.readings:
+            outcome = run_guarded(trip.work(measures, reading), order.limits, trip.answer)
+            host.sendall(line(Ended(reading.key, outcome)))
+
+
+class _Network:
+    """One network in the process of a plugin, and what the plugin's measures share of it."""
+
+    def __init__(self, order: Order, held: TrainedNetwork | None, forward: Answer) -> None:
+        self._order = order
+        self._forward = forward
+        self._own: dict[str, PartReply] = {}
+        self._network, self._problem = held, ""
+        if order.network.loader:
+            try:
+                self._network = load_network(order.network)
+                if len(order.readings) > 1:
+                    _ = self._network.model  # once, for all that are forked from here
+            except Exception as problem:
+                self._problem = described(problem)
+
+    def work(self, measures: Mapping[str, Measure], reading: Reading) -> Work:
+        """Take a reading."""
+        return lambda ask: take(measures[reading.measure], reading, self._loaded(), _parts(ask))
+
+    def _loaded(self) -> TrainedNetwork:
+        if self._network is None:
+            raise RuntimeError(f"the subject could not be loaded: {self._problem}")
+        return self._network
+
+    def answer(self, request: PartRequest) -> PartReply:
+        """Give a child a part: genbench's own come from the host, the plugin's from here."""
+        if not request.function:
+            return self._forward(request)
+        if request.function not in self._own:
+            limits = Limits(max(request.seconds_left, 0.0), self._order.limits.memory)
+            outcome = run_guarded(partial(self._compute, request.function), limits, self.answer)
+            reply = PartReply(str(outcome.status), outcome.reason)
+            if outcome.status is Status.OK:
+                reply = PartReply(reply.status, seconds=outcome.cost.seconds, **outcome.result)
+            elif outcome.status is not Status.NOT_APPLICABLE:
+                return reply
+            self._own[request.function] = reply
+        return self._own[request.function]
+
+    def _compute(self, function: str, ask: Ask) -> Mapping[str, Any]:
+        seed = self._order.part_seed
+        seed_globals(seed)
+        module, _, name = function.partition(":")
+        subject = Subject(self._loaded(), _parts(ask), seed=seed)
+        value, used = compute_own(getattr(sys.modules[module], name), subject, seed)
+        return {"value": value, "used": sorted(used)}
+
+
+def _parts(ask: Ask) -> CountedParts:
+    return CountedParts({}, {}, asked(ask), ask)

@@ -1,0 +1,110 @@
+"""Perturbation response curves of images that are turned, shifted or recoloured (003 A.10)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from genbench.errors import NotApplicable
+from genbench.subject.sampling import examples
+
+if TYPE_CHECKING:
+    from genbench.subject.parts import Part, PartSource
+    from genbench.subject.subject import TrainedNetwork
+
+__all__ = ["TRANSFORMATIONS", "transformed_curve"]
+
+_POINTS, _EXAMPLES = 21, 256
+
+
+def transformed_curve(
+    network: TrainedNetwork,
+    parts: PartSource,
+    generator: torch.Generator,
+    transformation: str,
+    sweep: str,
+) -> Part:
+    """alpha (points,) from 0 to 1, and right (examples, points): share of changed copies classified right.
+
+    `sweep`: "folded", alpha is the size of the change and a point the mean of that change either way;
+    "signed", alpha = 0 is the largest change one way, ½ none and 1 the largest the other way. At most 256
+    training examples, the same for all networks that share a training set.
+    """
+    change = TRANSFORMATIONS[transformation]
+    inputs, labels = examples(network, _EXAMPLES)
+    if inputs.ndim != 4:
+        raise NotApplicable(f"inputs of shape {tuple(inputs.shape[1:])} are not images")
+    # What comes in from outside is black: the darkest value there is, as zeros are grey where pixels are
+    # standardised.
+    black = network.inputs.amin(dim=(0, 2, 3))
+    alpha = torch.linspace(0, 1, _POINTS, dtype=torch.float64)
+    either_way = (
+        [(-a, a) for a in alpha.tolist()] if sweep == "folded" else [(2 * a - 1,) for a in alpha.tolist()]
+    )
+    with torch.no_grad():
+        columns = [
+            torch.stack(
+                [network.model(change(inputs, share, black)).argmax(1) == labels for share in set(shares)]
+            )
+            .double()
+            .mean(0)
+            for shares in either_way
+        ]
+    return {"alpha": alpha, "right": torch.stack(columns, 1)}
+
+
+def _rotation(images: Tensor, share: float, black: Tensor) -> Tensor:
+    """Turned by share · 90° about the centre."""
+    angle = share * math.pi / 2
+    cos, sin = math.cos(angle), math.sin(angle)
+    height, width = images.shape[2:]
+    # In the units of a grid, where either side is 2 long.
+    turn = [[cos, -sin * height / width, 0.0], [sin * width / height, cos, 0.0]]
+    return _moved(images, turn, black)
+
+
+def _horizontal(images: Tensor, share: float, black: Tensor) -> Tensor:
+    """Shifted by share · half the width."""
+    return _moved(images, [[1.0, 0.0, -share], [0.0, 1.0, 0.0]], black)
+
+
+def _vertical(images: Tensor, share: float, black: Tensor) -> Tensor:
+    """Shifted by share · half the height."""
+    return _moved(images, [[1.0, 0.0, 0.0], [0.0, 1.0, -share]], black)
+
+
+def _moved(images: Tensor, back: list[list[float]], black: Tensor) -> Tensor:
+    """Bilinear values where `back` takes each pixel, `black` (channels,) beyond the edges."""
+    floor = black[:, None, None]
+    where = torch.tensor(back, dtype=images.dtype).expand(len(images), 2, 3)
+    grid = F.affine_grid(where, list(images.shape), align_corners=False)
+    return F.grid_sample(images - floor, grid, padding_mode="zeros", align_corners=False) + floor
+
+
+def _colour(images: Tensor, share: float, black: Tensor) -> Tensor:
+    """Hues turned by share · 180°: colours turned about the axis of greys, which keeps brightness.
+
+    Linear in the pixels, so that it does not matter by which mean and deviation they were standardised, as
+    long as all channels have the same.
+    """
+    if images.shape[1] != 3 or torch.equal(images, images[:, :1].expand_as(images)):
+        raise NotApplicable("the images are grey: there is no colour to change")
+    angle = share * math.pi
+    cross = torch.tensor([[0, -1, 1], [1, 0, -1], [-1, 1, 0]], dtype=images.dtype) / math.sqrt(3)
+    unit, ones = torch.eye(3, dtype=images.dtype), torch.ones(3, 3, dtype=images.dtype)
+    turn = math.cos(angle) * unit + (1 - math.cos(angle)) / 3 * ones + math.sin(angle) * cross
+    return torch.einsum("ij,njhw->nihw", turn, images)
+
+
+TRANSFORMATIONS: dict[str, Callable[[Tensor, float, Tensor], Tensor]] = {
+    "rotation": _rotation,
+    "horizontal": _horizontal,
+    "vertical": _vertical,
+    "colour": _colour,
+}
+"""By name: images, a share of the largest change from −1 to 1, and what is black, to images."""

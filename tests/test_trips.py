@@ -1,0 +1,238 @@
+"""Readings that share a process: each is as it would be alone, and none pays for another."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import readings
+from torch import nn
+
+import genbench
+from genbench.engine.cells import Limits, Outcome, Status
+from genbench.engine.guard import run_guarded
+from genbench.engine.host import ReadingHost
+from genbench.engine.messages import Reading
+from genbench.plugin.contract import Measure
+from genbench.plugin.registry import BUILT_IN, Source
+from genbench.subject import parts
+
+OWN = Source(BUILT_IN, "genbench", module="genbench.plugin.builtin")
+KEPT: list[torch.Tensor] = []
+
+
+@pytest.fixture
+def subject() -> genbench.Subject:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4))
+    return genbench.Subject.from_module(model, data=(torch.randn(40, 1, 4, 4), torch.arange(40) % 4))
+
+
+LIMITS = Limits(60, 2**30)
+
+
+def trip(
+    subject: genbench.Subject, folder: Path, functions: list, limits: Limits = LIMITS
+) -> dict[str, Outcome]:
+    """Functions read as genbench's own measures are, in this order."""
+    host = ReadingHost(folder, subject._network)
+    host._measures = {one.__name__: Measure(one.__name__, one, "A measure.") for one in functions}
+    wanted = [Reading(one.__name__, one.__name__, 1) for one in functions]
+    return dict(host.read(OWN, wanted, limits))
+
+
+def fine(subject) -> float:
+    return float(os.getpid())
+
+
+def also_fine(subject) -> float:
+    return float(os.getpid())
+
+
+def dies(subject) -> float:
+    os._exit(5)
+
+
+def dies_in_company(subject) -> float:
+    if KEPT:
+        os._exit(5)
+    return 2.0
+
+
+def keeps_memory(subject) -> float:
+    KEPT.append(torch.ones(2**28 // 4))  # 256 MB
+    return 1.0
+
+
+def needs_memory(subject) -> float:
+    return float(torch.ones(2**28 // 4)[0])
+
+
+def needs_too_much(subject) -> float:
+    return float(torch.ones(2**30 // 4)[0])
+
+
+def hangs(subject) -> float:
+    while True:
+        time.sleep(1)
+
+
+def prints(subject) -> float:
+    print("mine")
+    return 3.0
+
+
+def test_one_process_reads_them_all_and_each_has_its_own_output(subject, tmp_path) -> None:
+    found = trip(subject, tmp_path, [fine, prints, also_fine])
+    assert found["fine"].value == found["also_fine"].value != os.getpid()
+    assert [one.output for one in found.values()] == ["", "mine\n", ""]
+
+
+def test_what_takes_the_process_down_is_read_again_alone(subject, tmp_path) -> None:
+    found = trip(subject, tmp_path, [keeps_memory, dies_in_company, fine, dies, also_fine])
+    assert {name: one.status for name, one in found.items() if one.status is not Status.OK} == {
+        "dies": Status.CRASHED
+    }
+    assert "exit code 5" in found["dies"].reason
+    assert found["dies_in_company"].value == 2.0, "alone, nothing of its company is there"
+    assert found["fine"].value != found["also_fine"].value, "a new process after each death"
+
+
+def test_time_and_memory_are_each_reading_s_own(subject, tmp_path) -> None:
+    limits = Limits(1.5, 400 * 2**20)
+    found = trip(subject, tmp_path, [keeps_memory, needs_memory, hangs, needs_too_much, fine], limits)
+    assert {name: str(one.status) for name, one in found.items()} == {
+        "keeps_memory": "ok", "needs_memory": "ok", "hangs": "timeout", "needs_too_much": "out_of_memory",
+        "fine": "ok",
+    }  # fmt: skip
+    assert "still running after 1.5 s" in found["hangs"].reason
+    # The peak of the next reading does not contain what a later process no longer holds.
+    assert found["needs_memory"].cost.peak_bytes > found["fine"].cost.peak_bytes + 2**28
+
+
+def test_a_shared_part_is_computed_once_in_a_trip(subject, tmp_path, monkeypatch) -> None:
+    log, compute, expected = tmp_path / "log", parts.compute_part, subject.margin()
+
+    def logged(network, seed, source, name, options):
+        with log.open("a") as file:
+            file.write(f"{name}\n")
+        return compute(network, seed, source, name, options)
+
+    monkeypatch.setattr(parts, "compute_part", logged)
+
+    def first(subject) -> float:
+        torch.manual_seed(3)
+        before = torch.get_rng_state()
+        value = subject.margin()
+        assert torch.equal(torch.get_rng_state(), before), "a part leaves the reading's randomness alone"
+        return value
+
+    def second(subject) -> float:
+        return subject.margin()
+
+    found = trip(subject, tmp_path, [first, second])
+    assert found["first"].value == found["second"].value == expected
+    assert sorted(log.read_text().split()) == ["logits", "margins"]
+    assert found["second"].cost.shared_seconds == found["first"].cost.shared_seconds > 0
+
+
+def test_waiting_for_a_child_costs_next_to_nothing() -> None:
+    began = time.process_time()
+    assert run_guarded(lambda ask: time.sleep(2) or {}, Limits(60, 2**30)).status is Status.OK
+    assert time.process_time() - began < 0.02 + 0.005 * 2, "start and end of the child, then half a per cent"
+
+
+BROKEN = """
+import os, sys
+import genbench
+if "genbench.engine.host" in sys.modules:  # in a worker
+    {}
+@genbench.measure
+def broken(subject):
+    "Its import ends the process."
+    return 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ("os._exit(3)", "crashed", "exit code 3"),
+        ("raise ImportError('no module named gone')", "failed", "no module named gone"),
+        ("while True: pass", "timeout", "still running after 2 s"),
+    ],
+)
+def test_a_plugin_that_cannot_be_imported_fails_alone(
+    run_process, tmp_path, tiny_suite, body, status, words
+) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN.format(body))
+    words_ = ("run", "-m", "./broken.py", "-m", "params", "--suite", tiny_suite, "--quick", "--timeout", "2")
+    done = run_process(*words_, "--json", "--jobs", "1")
+    assert done.returncode == 1, done.stderr
+    found = {name: value for (name, _), value in readings(done.stdout).items()}
+    assert found["params"][0] == "ok"
+    assert found["broken"][0] == status
+    assert words in found["broken"][2]
+
+
+SHARING = """
+import os
+import genbench
+
+def analysis(subject):
+    "Two numbers of one process."
+    return {"size": sum(w.numel() for w in subject.weights()), "process": os.getpid()}
+
+@genbench.measure
+def shared_size(subject):
+    "The first."
+    return subject.shared(analysis)["size"]
+
+@genbench.measure
+def shared_process(subject):
+    "The second."
+    return subject.shared(analysis)["process"]
+
+@genbench.measure
+def shared_again(subject):
+    "The second again."
+    assert subject.shared(analysis)["process"] != os.getpid()
+    return subject.shared(analysis)["process"]
+
+@genbench.measure
+def unshared(subject):
+    "A function that no other process can find."
+    return subject.shared(lambda subject: 1.0)
+"""
+
+
+def test_measures_of_a_plugin_share_an_analysis(run, tmp_path, tiny_suite) -> None:
+    (tmp_path / "sharing.py").write_text(SHARING)
+    done = run("run", "-m", "./sharing.py", "--suite", tiny_suite, "--json", "--jobs", "1")
+    found = readings(done.stdout)
+    networks = {network for _, network in found}
+    assert len(networks) == 3
+    processes = {found["shared_process", network][1] for network in networks}
+    assert len(processes) == 3, "one process for each network"
+    for network in networks:
+        assert found["shared_again", network][1] == found["shared_process", network][1]
+        assert found["unshared", network][0] == "failed"
+        assert "takes a function of a module" in found["unshared", network][2]
+    # 4 · 9 + 4 · 4 + 4 · 4 + 4 · 10 weights of the narrowest network.
+    assert min(found["shared_size", network][1] for network in networks) == 36 + 16 + 16 + 40
+
+
+def test_in_a_notebook_an_analysis_is_shared_too(subject) -> None:
+    calls = []
+
+    def counted(subject) -> tuple[int, float]:
+        calls.append(subject.seed)
+        return len(subject.weights()), 0.5
+
+    counted.__qualname__ = "counted"
+    assert subject.shared(counted) == subject.fresh(seed=9).shared(counted) == [2, 0.5]
+    assert len(calls) == 1
+    assert subject.used == {"weights"}
