@@ -332,3 +332,16 @@ def test_baselines_know_what_they_say_they_know(networks: KnownNetworks) -> None
     draws = np.random.default_rng(13).normal(size=(len(networks), 400))
     inside = networks.headline.sign_errors(draws)
     assert np.mean((inside >= low) & (inside <= high)) == pytest.approx(0.9, abs=0.05)
+
+
+def test_too_few_clusters_tell_nothing_apart(networks: KnownNetworks) -> None:
+    """Two combos are one environment: it has no spread, and an interval must not say that it is certain."""
+    assert networks.combo is not None
+    few = networks.take(np.isin(networks.combo, [0, 1]))
+    coin = np.random.default_rng(14).normal(size=len(few))
+    board = judge(few, {"truth": few.truths[0], "coin": coin}, permutations=FEW, resamples=200)
+    answer = board.measures["coin"].questions["chance"]
+    assert answer.low is not None
+    assert answer.high is not None
+    assert answer.high - answer.low > 0.1
+    assert [one.rank for one in board.measures.values()] == [1, 1]

@@ -60,12 +60,14 @@ def judge(
     """
     from genbench.plugin.registry import load_registry
     from genbench.scoring.board_baselines import judge_baselines
-    from genbench.scoring.readings_file import directions, read_readings
+    from genbench.scoring.readings_file import directions, read_readings, readings_of
     from genbench.scoring.verdicts import judge as judge_readings
 
+    # Evidence may take a while to compute: first what can be wrong with the file.
+    frame = read_readings(readings)
     evidence = _evidence(choice, as_json, **execution)
     everything = evidence.networks
-    values = read_readings(readings, everything, evidence.suite.title)
+    values = readings_of(frame, readings, everything, evidence.suite.title)
     known_measures = {name: entry.item for name, entry in load_registry().measures.items()}
     signs = directions(meanings, list(values), known_measures)
     known = evidence.known_networks()

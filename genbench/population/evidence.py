@@ -192,7 +192,7 @@ class PopulationEvidence(Evidence):
         """Network to its architecture, weights, settings and training."""
         return {
             name: {
-                "architecture": _architecture(self.found[name]),
+                "architecture": _architecture(self.found[name]) or None,
                 "weights": self.found[name].get("parameters"),
                 "settings": dict(point),
                 **{key: self.found[name].get(key) for key in _TRAINING if key != "parameters"},

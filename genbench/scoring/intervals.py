@@ -24,6 +24,7 @@ __all__ = ["Spread", "cluster_intervals", "measured_spread", "pair_p", "paired_p
 
 Floats = NDArray[np.float64]
 
+_LEAST_CLUSTERS = 10
 _SMALLEST = 1e-9
 """Standard deviations of sign-errors below it are rounding."""
 
@@ -35,8 +36,16 @@ class Spread:
     sums: ClusterSums
     images: Floats
     """(resamples, measures) deviations under resampled held-out images; 0 where there are none."""
+    clusters: int
+    """That the pairs touch."""
     freedom: int
-    """Clusters less one per family."""
+    """These clusters less one per family."""
+
+    @property
+    def too_few(self) -> bool:
+        """Whether there are so few clusters that how they vary cannot be told: an only pair of clusters
+        never differs from the mean."""
+        return self.clusters < _LEAST_CLUSTERS
 
     @staticmethod
     def together(parts: Sequence[Spread]) -> Spread:
@@ -44,7 +53,8 @@ class Spread:
         return Spread(
             ClusterSums.together([part.sums for part in parts]),
             np.concatenate([part.images for part in parts], axis=1),
-            parts[0].freedom,
+            min(part.clusters for part in parts),
+            min(part.freedom for part in parts),
         )
 
 
@@ -55,7 +65,8 @@ def cluster_intervals(
 
         value + k·(resampled − value) + image deviations,    k = standard error / that of the bootstrap
 
-    k also turns normal percentiles into those of Student's t, for boards of few clusters.
+    k also turns normal percentiles into those of Student's t, for boards of few clusters; of fewer than ten,
+    the bootstrap is taken as it is, which is wide.
     """
     values = question.pairs.sign_errors(entering)
     spread = measured_spread(question, known, entering, draws.copies.shape[1])
@@ -63,6 +74,8 @@ def cluster_intervals(
     wide = np.nanstd(resampled, axis=0)
     right = np.sqrt(spread.sums.variances())
     scale = np.divide(right, wide, out=np.zeros_like(wide), where=wide > _SMALLEST)
+    if spread.too_few:
+        scale = np.ones_like(wide)
     scale *= student.ppf(0.975, spread.freedom) / norm.ppf(0.975)
     # Images are drawn anew as often as networks are.
     images = spread.images[np.arange(len(resampled)) % len(spread.images)]
@@ -85,8 +98,10 @@ def measured_spread(
     if truths is not None:
         images = question.pairs.with_truths(entering, truths)
         images -= images.mean(axis=0)
-    freedom = max(1, len(np.unique(known.cluster)) - len(np.unique(known.family)))
-    return Spread(cluster_sums(question.pairs, entering, known.cluster, count), images, freedom)
+    touched = np.union1d(question.pairs.first, question.pairs.second)
+    there = len(np.unique(known.cluster[touched]))
+    freedom = max(1, there - len(np.unique(known.family[touched])))
+    return Spread(cluster_sums(question.pairs, entering, known.cluster, count), images, there, freedom)
 
 
 def paired_p(values: Floats, spread: Spread) -> Floats:
@@ -94,8 +109,11 @@ def paired_p(values: Floats, spread: Spread) -> Floats:
 
         t = difference / standard error of the difference,    t ~ Student(clusters − families)
 
-    A thousand resamples cannot give the small p-values that Holm asks of a large board.
+    A thousand resamples cannot give the small p-values that Holm asks of a large board. 1 where there are too
+    few clusters.
     """
+    if spread.too_few:
+        return np.ones((len(values), len(values)))
     centred = spread.images - spread.images.mean(axis=0)
     gram = centred.T @ centred / len(centred)
     own = np.diag(gram)
@@ -106,6 +124,8 @@ def paired_p(values: Floats, spread: Spread) -> Floats:
 def pair_p(values: Sequence[Floats], spreads: Sequence[Spread]) -> Floats:
     """(measures,) the same for each measure of one board against the one in its place on another."""
     one, other = spreads
+    if one.too_few:
+        return np.ones(len(values[0]))
     sums = ClusterSums(one.sums.touching - other.sums.touching, one.sums.between - other.sums.between)
     variance = sums.variances() + np.var(one.images - other.images, axis=0)
     return _two_sided(np.abs(values[0] - values[1]), variance, one.freedom)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,26 +15,38 @@ from genbench.scoring.cells import Cells
 from genbench.scoring.columns import KnownMeasure, short_name
 from genbench.scoring.table_files import read_frame
 
-__all__ = ["NETWORK", "directions", "read_readings"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["NETWORK", "directions", "read_readings", "readings_of"]
 
 NETWORK = "network"
 _MEANINGS = ("better", "worse")
 
 
-def read_readings(path: Path, networks: Sequence[str], source: str) -> dict[str, NDArray[np.float64]]:
+def read_readings(path: Path) -> pd.DataFrame:
+    """The file, with the columns that it must have."""
+    frame = read_frame(path)
+    names = [str(name) for name in frame.columns]
+    if NETWORK not in names:
+        raise UserError(f"{path}: no column {NETWORK!r}, which says which network a row is about")
+    if len(names) == 1:
+        raise UserError(f"{path}: no column but {NETWORK!r}; give one column per measure")
+    if len(frame) == 0:
+        raise UserError(f"{path} has no rows below its header; give one per network")
+    return frame
+
+
+def readings_of(
+    frame: pd.DataFrame, path: Path, networks: Sequence[str], source: str
+) -> dict[str, NDArray[np.float64]]:
     """Measure to its values in the order of `networks`; NaN where the file says nothing, or no finite number.
 
     Parameters
     ----------
     networks : all networks of the suite `source`; no others may be in the file.
     """
-    frame = read_frame(path)
-    names = [str(name) for name in frame.columns]
-    if NETWORK not in names:
-        raise UserError(f"{path}: no column {NETWORK!r}, which says which network a row is about")
-    measures = [name for name in names if name != NETWORK]
-    if not measures:
-        raise UserError(f"{path}: no column but {NETWORK!r}; give one column per measure")
+    measures = [str(name) for name in frame.columns if name != NETWORK]
     shown = [short_name(name) for name in measures]
     for number, name in enumerate(shown):
         if name in shown[:number]:
@@ -46,8 +59,6 @@ def read_readings(path: Path, networks: Sequence[str], source: str) -> dict[str,
     repeated = {name for number, name in enumerate(rows) if name in rows[:number]}
     if repeated:
         raise UserError(f"{path}: network {min(repeated)!r} has two rows; keep one of them")
-    if not rows:
-        raise UserError(f"{path} has no rows below its header; give one per network of {source}")
     cells = Cells(frame, str(path))
     found = {}
     for name, short in zip(measures, shown, strict=True):
