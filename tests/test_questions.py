@@ -12,7 +12,7 @@ import pytest
 from made_networks import made_population, made_testbed, places
 
 from genbench.scoring import read_table, robust_sign_error, sign_error
-from genbench.scoring.adjust import additive_effects, adjustment, curves
+from genbench.scoring.adjust import additive_effects, adjustment, curves, surfaces
 from genbench.scoring.board_baselines import baseline_readings, judge_baselines, settings_effect
 from genbench.scoring.cluster_variance import cluster_sums
 from genbench.scoring.intervals import measured_spread, paired_p
@@ -158,6 +158,11 @@ def test_curves_hold_any_smooth_function_and_settings_any_sum_of_effects() -> No
     basis = adjustment(curves(x, 12), zeros, zeros).basis
     y = np.sin(2 * x) - np.sin(2 * x).mean()
     assert np.abs(y - basis @ (basis.T @ y)).max() < 0.002
+    other = generator.uniform(-2, 2, size=200)
+    both = adjustment(surfaces(x, other, 49), zeros, zeros).basis
+    z = np.sin(x * other) - np.sin(x * other).mean()
+    assert np.square(z - both @ (both.T @ z)).sum() < 0.01 * np.square(z).sum()
+    assert surfaces(x, other, 9)[:, 0] == pytest.approx((x - x.mean()) * (other - other.mean()))
     settings = {"a": [1, 2, 3, 4] * 50, "b": ["x", "y"] * 100, "c": list(range(200))}
     columns = additive_effects(settings)
     assert columns.shape == (200, 4 + 2 + 2)

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import BSpline
 from scipy.stats import rankdata
 
-__all__ = ["Adjustment", "additive_effects", "adjustment", "curves", "products"]
+__all__ = ["Adjustment", "additive_effects", "adjustment", "curves", "products", "surfaces"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -101,6 +101,18 @@ def curves(values: Floats, pieces: int) -> Floats:
     knots = np.unique(np.quantile(values, np.linspace(0, 1, pieces + 1)))
     ends = [knots[:1].repeat(_CUBIC), knots, knots[-1:].repeat(_CUBIC)]
     return np.asarray(BSpline.design_matrix(values, np.concatenate(ends), _CUBIC).toarray())
+
+
+def surfaces(one: Floats, other: Floats, columns: int) -> Floats:
+    """(networks, at most `columns`) products of curves of two values: any smooth function of both.
+
+    Where there is room for less than a cubic polynomial in each, the product of the two.
+    """
+    each = int(np.sqrt(columns))
+    if each <= _CUBIC:
+        return np.asarray((one - one.mean()) * (other - other.mean()))[:, None]
+    left, right = (curves(values, each - _CUBIC) for values in (one, other))
+    return np.asarray((left[:, :, None] * right[:, None, :]).reshape(len(one), -1))
 
 
 def _levels(values: Sequence[Any]) -> tuple[list[Any], Integers]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from genbench.scoring.adjust import Adjustment, additive_effects, adjustment, curves, products
+from genbench.scoring.adjust import Adjustment, additive_effects, adjustment, curves, products, surfaces
 from genbench.scoring.known_networks import KnownNetworks, numbered
 from genbench.scoring.permutations import PERMUTATIONS, freedman_lane_p, permutation_p
 from genbench.scoring.signed_pairs import SignedPairs, pairs_of_groups
@@ -103,10 +103,12 @@ def _fit(known: KnownNetworks) -> Question | str:
     if known.training_loss is None or not np.isfinite(known.training_loss).all():
         return "the training loss of the networks is not known"
     pieces = min(_MOST_PIECES, _smallest_family(known) // _NETWORKS_PER_PIECE)
-    columns = [curves(np.log(np.maximum(known.training_loss, _SMALLEST_LOSS)), pieces)]
-    if known.training_error is not None and np.isfinite(known.training_error).all():
-        columns.append(curves(known.training_error, pieces))
-    return _adjusted(known, np.column_stack(columns), "training loss and error")
+    loss, error = np.log(np.maximum(known.training_loss, _SMALLEST_LOSS)), known.training_error
+    columns = curves(loss, pieces)
+    if error is not None and np.isfinite(error).all() and np.ptp(error) > 0:
+        surface = surfaces(loss, error, _smallest_family(known) // _NETWORKS_PER_PIECE)
+        columns = np.column_stack([columns, curves(error, pieces), surface])
+    return _adjusted(known, columns, "training loss and error")
 
 
 def _settings(known: KnownNetworks) -> Question | str:
