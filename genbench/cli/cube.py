@@ -94,8 +94,9 @@ def find_evidence(
     executor: str,
     *,
     quiet: bool,
+    cubes: bool = True,
 ) -> Evidence:
-    """The evidence of the suite that the options choose; a `UserError` if it has no cubes."""
+    """The evidence of the suite that the options choose; a `UserError` if it must have cubes and has none."""
     from genbench.engine.guard import Limits
     from genbench.report.progress import make_progress
     from genbench.run.execute import find_evidence, require_ready
@@ -103,7 +104,8 @@ def find_evidence(
     from genbench.suites.kind import kind_of
 
     suite = choice.load()
-    kind_of(suite).require_cubes(suite)
+    if cubes:
+        kind_of(suite).require_cubes(suite)
     plan = make_plan(suite, [], pack=choice.pack(suite))
     limits = Limits(timeout, parse_memory(memory))
     require_ready(plan, executor)

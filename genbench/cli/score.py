@@ -14,8 +14,10 @@ from genbench.display.tables import fitting_columns, print_json, print_table
 
 if TYPE_CHECKING:
     from genbench.scoring.all_scores import TableScores
+    from genbench.scoring.board_baselines import Baseline
     from genbench.scoring.columns import Columns
     from genbench.scoring.network_table import NetworkTable
+    from genbench.scoring.verdicts import BoardVerdict
 
 _NAMES: dict[str, Any] = {"metavar": "A,B", "default": ""}
 
@@ -71,6 +73,12 @@ _NAMES: dict[str, Any] = {"metavar": "A,B", "default": ""}
     "--by-values", **_NAMES,
     help="Measures whose sign-errors the page shows by pairs of values (001 Fig. 2); the best unless given.",
 )  # fmt: skip
+@click.option(
+    "--questions", is_flag=True,
+    help="Also ask every measure whether it says more than chance, size, training fit and settings.",
+)  # fmt: skip
+@click.option("--size", metavar="COLUMN", default="", help="Number of weights, if not `parameters`.")
+@click.option("--train-loss", metavar="COLUMN", default="", help="If not `train_loss`.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print one tidy table as CSV.")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with figures.")
 @common_options
@@ -116,19 +124,44 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
         # More than two at a time would only wait for memory.
         workers = min(2, os.cpu_count() or 1)
         scored = score_table(networks, _list(given["scores"]), options, progress, workers)
+    asked = _ask(networks, options.target) if given["questions"] else None
     if html is not None:
         from genbench.report.score_page import write_page
 
         write_page(scored, html, chosen)
     if as_json:
-        print_json(_document(scored, worst))
+        document = _document(scored, worst)
+        print_json(document if asked is None else {**document, "questions": _answers(*asked)})
     elif as_csv:
         click.echo(scored.scores.to_csv(index=False), nl=False)
     else:
         _show(scored, worst)
+        if asked is not None:
+            from genbench.cli.judge import show_verdicts
+
+            show_verdicts(*asked, title="Questions")
     if html is not None:
         click.echo(f"page: {html}", err=True)
     return 0
+
+
+def _ask(networks: NetworkTable, target: str) -> tuple[BoardVerdict, dict[str, Baseline]]:
+    """The four questions that the table's columns allow, and the baselines."""
+    from genbench.scoring.board_baselines import judge_baselines
+    from genbench.scoring.table_networks import table_networks
+    from genbench.scoring.verdicts import judge
+
+    known = table_networks(networks, target=target)
+    readings = dict(zip(networks.measures, networks.readings.T, strict=True))
+    return judge(known, readings), judge_baselines(known, readings)
+
+
+def _answers(board: BoardVerdict, baselines: dict[str, Baseline]) -> dict[str, Any]:
+    return {
+        "measures": {name: one.record() for name, one in board.measures.items()},
+        "cannot_ask": board.cannot_ask,
+        "baselines": {name: one.record() for name, one in baselines.items()},
+    }
 
 
 def _read(path: Path, given: dict[str, Any]) -> NetworkTable:
@@ -162,7 +195,7 @@ def _columns(given: dict[str, Any]) -> Columns:
     columns = Columns() if given["columns"] is None else read_columns(given["columns"])
     names = ("hyperparameters", "measures", "ood", "higher_is_better", "logarithm")
     changes: dict[str, Any] = {name: _list(given[name]) for name in names}
-    changes |= {name: given[name] for name in ("seed", "gap", "test_error")}
+    changes |= {name: given[name] for name in ("seed", "gap", "test_error", "size", "train_loss")}
     size = given["test_size"]
     changes["test_size"] = int(size) if size.lstrip("-").isdigit() else size
     return replace(columns, **{name: value for name, value in changes.items() if value not in ("", ())})

@@ -16,6 +16,7 @@ from genbench.suites.result import Judged, MeasureResult
 if TYPE_CHECKING:
     from genbench.population.pages import PopulationPages
     from genbench.scoring.all_scores import TableScores
+    from genbench.scoring.known_networks import KnownNetworks
     from genbench.scoring.network_table import NetworkTable
 
 __all__ = ["PopulationEvidence", "network_row"]
@@ -187,11 +188,50 @@ class PopulationEvidence(Evidence):
         )
         return pair_scores(networks, seed=self.suite.bootstrap_seed)
 
+    def public(self) -> dict[str, dict[str, Any]]:
+        """Network to its architecture, weights, settings and training."""
+        return {
+            name: {
+                "architecture": _architecture(self.found[name]) or None,
+                "weights": self.found[name].get("parameters"),
+                "settings": dict(point),
+                **{key: self.found[name].get(key) for key in _TRAINING if key != "parameters"},
+                "judged": name in self.rows and bool(self.rows[name].get("converged", True)),
+            }
+            for name, point in self.settings.items()
+        }
+
+    def known_networks(self) -> KnownNetworks:
+        """Converged networks; the headline is over environments where there are several seeds."""
+        import pandas as pd
+
+        from genbench.scoring.table_files import networks_from_frame
+        from genbench.scoring.table_networks import table_networks
+
+        rows = {name: row for name, row in self.rows.items() if row.get("converged", True)}
+        if len(rows) < 2:
+            raise UserError(f"{self.suite.name} has fewer than two networks that converged")
+        # Every network has a row, whether or not a measure was read on it.
+        frame = pd.DataFrame(list(rows.values()), index=list(rows))
+        table = networks_from_frame(frame, source=self.suite.name)
+        return table_networks(
+            table,
+            names=list(rows),
+            architectures=[_architecture(self.found[name]) for name in rows],
+            environments=self.several_seeds,
+        )
+
     def pages(self, judged: Judged) -> PopulationPages:
         """Environments, gaps, record tables."""
         from genbench.population.pages import PopulationPages
 
         return PopulationPages(self, judged)
+
+
+def _architecture(found: Mapping[str, Any]) -> str:
+    """A network's architecture in words, without what has no weights; "" where only its size is known."""
+    shape = found.get("shape") or {}
+    return " ".join(f"{name}={shape[name]}" for name in sorted(shape) if name != "dropout")
 
 
 def network_row(hyperparameters: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,9 @@ _OTHER = ("heldout_ece",)
 _TEST_ERROR = ("test_error", "gen.test_error")
 _TEST_ACCURACY = ("test_accuracy", "test_acc", "gen.test_acc", "gen.val_acc")
 _TEST_SIZE = ("test_size", "test_dataset_size")
+_TRAIN_LOSS = ("train_loss", "training_loss", "cross_entropy")
+_TRAIN_ACCURACY = ("train_accuracy", "train_acc", "gen.train_acc")
+_SIZE = ("parameters", "weights")
 _CONVERGED = ("converged", "is.converged", "is.high_train_accuracy")
 _UNCONVERGED = ("unconverged", "is.unconverged")
 _PREFIXES = ("hp.", "complexity.", "gen.")
@@ -55,6 +58,10 @@ class Columns:
     """Read as 1 − test error where there is no column of test errors."""
     test_size: str | int = ""
     """A column, or one number for the whole table."""
+    train_loss: str = ""
+    train_accuracy: str = ""
+    size: str = ""
+    """Number of weights; this and the two above are for the questions of a board alone."""
     converged: tuple[str, ...] = ()
     """Rows in which one of these is false are left out."""
     unconverged: tuple[str, ...] = ()
@@ -130,6 +137,9 @@ def find_columns(
         test_error=given.test_error or ("" if given.test_accuracy else _first(names, _TEST_ERROR)),
         test_accuracy=given.test_accuracy or _first(names, _TEST_ACCURACY),
         test_size=given.test_size or _first(names, _TEST_SIZE),
+        train_loss=given.train_loss or _first(names, _TRAIN_LOSS),
+        train_accuracy=given.train_accuracy or _first(names, _TRAIN_ACCURACY),
+        size=given.size or _first(names, _SIZE),
         converged=given.converged or tuple(n for n in _CONVERGED if n in names),
         unconverged=given.unconverged or tuple(n for n in _UNCONVERGED if n in names),
     )
@@ -212,6 +222,7 @@ def _without_patterns(given: Columns, names: Sequence[str], source: str) -> Colu
 
 def _named(given: Columns) -> list[str]:
     single = [given.seed, given.gap, given.test_error, given.test_accuracy, given.test_size]
+    single += [given.train_loss, given.train_accuracy, given.size]
     lists = (given.hyperparameters, given.measures, given.ood, given.converged, given.unconverged)
     return [n for n in single if isinstance(n, str) and n] + [n for group in lists for n in group]
 

@@ -56,6 +56,10 @@ class NetworkTable:
     test_error: Floats | None = None
     test_size: Floats | None = None
     """(rows,) images behind the test accuracy of each run."""
+    training_loss: Floats | None = None
+    training_error: Floats | None = None
+    weights: Floats | None = None
+    """(rows,) number of weights; NaN where unknown, as in the two above."""
     group_by: tuple[str, ...] = ()
     """Hyperparameters that make the groups of CMS; empty for the default."""
     source: str = "the table"
@@ -144,6 +148,9 @@ class NetworkTable:
             readings=self.readings[rows],
             test_error=None if self.test_error is None else self.test_error[rows],
             test_size=None if self.test_size is None else self.test_size[rows],
+            training_loss=None if self.training_loss is None else self.training_loss[rows],
+            training_error=None if self.training_error is None else self.training_error[rows],
+            weights=None if self.weights is None else self.weights[rows],
         )
 
     def select(self, measures: Sequence[str]) -> NetworkTable:

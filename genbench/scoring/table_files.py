@@ -20,7 +20,7 @@ from genbench.scoring.where import Condition, chosen_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["read_frame", "read_table", "table_from_frame"]
+__all__ = ["networks_from_frame", "read_frame", "read_table", "table_from_frame"]
 
 
 def read_table(
@@ -171,6 +171,7 @@ def table_from_frame(
     flipped = frozenset(_short_names(found.higher_is_better))
     measures = _short_names(found.measures)
     signs = np.array([-1.0 if name in flipped else 1.0 for name in measures])
+    accuracy = _side_column(found.train_accuracy, frame)
     networks = NetworkTable(
         hyperparameters=_short_names(found.hyperparameters),
         codes=np.stack([codes for codes, _ in coded], axis=1),
@@ -184,6 +185,9 @@ def table_from_frame(
         | (frozenset(_short_names(found.logarithm)) & set(measures)),
         test_error=_test_error(found, reader),
         test_size=_test_size(found, reader),
+        training_loss=_side_column(found.train_loss, frame),
+        training_error=None if accuracy is None else 1 - accuracy,
+        weights=_side_column(found.size, frame),
         group_by=_short_names(found.group_by),
         source=source,
         left_out=everything - len(frame),
@@ -202,6 +206,34 @@ def _losses(columns: Sequence[str], readings: NDArray[np.float64], cells: Cells)
         Loss(short_name(column), column, int(missing.sum()), int(cells.infinite(column).sum()))
         for column, missing in zip(columns, np.isnan(readings).T, strict=True)
         if missing.any()
+    )
+
+
+def networks_from_frame(frame: pd.DataFrame, *, source: str) -> NetworkTable:
+    """The rows of a frame without measures, one network each: `hp.…`, `seed`, `gap` and what else is known.
+
+    Nothing is asked of them: they may have one seed alone, or settings that do not vary.
+    """
+    names = [str(name) for name in frame.columns]
+    settings = [name for name in names if name.startswith("hp.")]
+    reader = Cells(frame.astype(object), source)
+    coded = [reader.levels(name) for name in settings]
+    accuracy = _side_column("train_accuracy" if "train_accuracy" in names else "", frame)
+    return NetworkTable(
+        hyperparameters=_short_names(settings),
+        codes=np.stack([codes for codes, _ in coded], axis=1)
+        if coded
+        else np.zeros((len(frame), 0), dtype=np.int64),
+        levels=tuple(levels for _, levels in coded),
+        seeds=reader.levels("seed")[0],
+        targets={"gap": reader.numbers("gap", low=-1, high=1)},
+        measures=(),
+        readings=np.zeros((len(frame), 0)),
+        test_size=reader.numbers("test_size", low=1, high=np.inf) if "test_size" in names else None,
+        training_loss=_side_column("train_loss" if "train_loss" in names else "", frame),
+        training_error=None if accuracy is None else 1 - accuracy,
+        weights=_side_column("parameters" if "parameters" in names else "", frame),
+        source=source,
     )
 
 
@@ -248,6 +280,16 @@ def _test_error(columns: Columns, cells: Cells) -> NDArray[np.float64] | None:
     if columns.test_accuracy:
         return 1 - cells.numbers(columns.test_accuracy, low=0, high=1)
     return None
+
+
+def _side_column(name: str, frame: pd.DataFrame) -> NDArray[np.float64] | None:
+    """Numbers that most scores do without; a cell that is none is NaN, and what needs it is not asked."""
+    import pandas as pd
+
+    if not name:
+        return None
+    values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
+    return values if np.isfinite(values).any() else None
 
 
 def _test_size(columns: Columns, cells: Cells) -> NDArray[np.float64] | None:

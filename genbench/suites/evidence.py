@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from genbench.errors import UserError
 from genbench.packs.pack import Pack
 from genbench.suites.result import Judged, MeasureResult
 from genbench.suites.suite import Suite
 
 if TYPE_CHECKING:
+    from genbench.scoring.known_networks import KnownNetworks
     from genbench.suites.pages import Pages
 
 __all__ = ["Evidence", "ScoreColumn"]
@@ -84,6 +86,18 @@ class Evidence(ABC):
     def table(self, results: Sequence[MeasureResult]) -> list[dict[str, Any]] | None:
         """One row per network for `genbench score`; None where a suite's truths are no such table."""
         return None
+
+    def public(self) -> Mapping[str, Mapping[str, Any]]:
+        """Network to what may be told of it before it is judged, as JSON values: `architecture`, `weights`,
+        `settings`, `train_loss`, `train_accuracy`, as far as known; never a held-out truth."""
+        return {name: {} for name in self.networks}
+
+    def known_networks(self) -> KnownNetworks:
+        """The networks that measures are judged on, as the questions of a board take them."""
+        raise UserError(
+            f"{self.suite.name} does not say what its measures can be asked: suites of its kind have "
+            "sign-errors alone, which `genbench run` shows"
+        )
 
     def families(self) -> Mapping[str, Any]:
         """Family to its cube and trade-off point, of suites that have such; see `Kind.require_cubes`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,12 @@ from genbench.testbed.tradeoff_point import TradeOff
 if TYPE_CHECKING:
     import xarray as xr
 
+    from genbench.scoring.known_networks import KnownNetworks
     from genbench.testbed.pages import TestbedPages
 
 __all__ = ["FamilyCube", "TestbedEvidence"]
 
+_TRAINING = ("train_loss", "train_accuracy", "epochs")
 _DIGITS = 6
 """Of a trade-off point that is solved here: solvers on two machines agree to fewer than a float has."""
 
@@ -43,6 +45,8 @@ class TestbedEvidence(Evidence):
     """By family."""
     solved: Mapping[str, TradeOff] | None = None
     """Family to its trade-off point, where cells found it."""
+    training: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Network to how its adaptation ended: `train_loss`, `train_accuracy`, `epochs`; as far as known."""
 
     @cached_property
     def trade_offs(self) -> Mapping[str, TradeOff]:
@@ -120,6 +124,59 @@ class TestbedEvidence(Evidence):
     def judge(self, results: Sequence[MeasureResult]) -> Judged:
         """Practical sign-errors."""
         return Judged([replace(one, score=self.truth.score(_oriented(one))) for one in results])
+
+    def public(self) -> dict[str, dict[str, Any]]:
+        """Network to its backbone, weights, and how its adaptation was set and ended."""
+        settings = self.suite.adapt.given()
+        return {
+            name: {
+                "family": family,
+                "architecture": name,
+                "weights": int(self.truth.weights[name]),
+                "settings": settings,
+                **{key: self.training.get(name, {}).get(key) for key in _TRAINING},
+                "judged": True,
+            }
+            for family, members in self.truth.models.items()
+            for name in members
+        }
+
+    def known_networks(self) -> KnownNetworks:
+        """All networks, with the truths of both slices and their resamples."""
+        import numpy as np
+
+        from genbench.scoring.known_networks import KnownNetworks, numbered
+
+        truth = self.truth
+        families = list(truth.models)
+        names = [name for members in truth.models.values() for name in members]
+        training = [self.training.get(name, {}) for name in names]
+        known = all(key in one for one in training for key in _TRAINING)
+        return KnownNetworks(
+            names=tuple(names),
+            truths=np.stack(
+                [
+                    np.concatenate([truth.slices[family, part].truth[HEADLINE] for family in families])
+                    for part in SLICES
+                ]
+            ),
+            family=numbered([family for family, members in truth.models.items() for _ in members]),
+            # One adaptation of each backbone: a network is its backbone.
+            cluster=np.arange(len(names)),
+            architecture=np.arange(len(names)),
+            combo=np.arange(len(names)),
+            weights=np.array([truth.weights[name] for name in names], dtype=np.float64),
+            training_loss=np.array([one["train_loss"] for one in training]) if known else None,
+            training_error=np.array([1 - one["train_accuracy"] for one in training]) if known else None,
+            drawn_truths=np.stack(
+                [
+                    np.concatenate(
+                        [truth.slices[family, part].resampled[HEADLINE] for family in families], axis=1
+                    )
+                    for part in SLICES
+                ]
+            ),
+        )
 
     def pages(self, judged: Judged) -> TestbedPages:
         """Cubes, marginals, wrong pairs."""

@@ -71,7 +71,9 @@ class TestbedKind(Kind):
             file = store.folder(family.cube.key) / CUBE_FILE
             cubes[name] = chosen_cube(file, suite.testbed.kappa, family.backbones)
             solved[name] = TradeOff.from_record(outcomes[family.tradeoff.key].result)
-        return TestbedEvidence(suite, plan.pack, cubes, solved)
+        found = {one.label: outcomes.get(one.network.key) for one in plan.networks}
+        training = {name: outcome.result for name, outcome in found.items() if outcome is not None}
+        return TestbedEvidence(suite, plan.pack, cubes, solved, training)
 
     def require_cubes(self, suite: TestbedSuite) -> None:
         """Every testbed has cubes."""
@@ -89,12 +91,14 @@ class TestbedKind(Kind):
         """Cubes out of the pack; their bytes are checked."""
         from genbench.testbed.cube_steps import CUBE_FILE, chosen_cube
 
-        shipped, kappa = pack.read_as(TestbedManifest).cubes, suite.testbed.kappa
+        manifest, kappa = pack.read_as(TestbedManifest), suite.testbed.kappa
+        shipped = manifest.cubes
         cubes = {
             family: chosen_cube(pack.file(shipped[family].files[CUBE_FILE]), kappa, backbones)
             for family, backbones in suite.families().items()
         }
-        return TestbedEvidence(suite, pack, cubes)
+        training = {name: manifest.networks[name].result for name in suite.backbones}
+        return TestbedEvidence(suite, pack, cubes, training=training)
 
     def weight_hashes(self, pack: Pack, networks: Sequence[str]) -> dict[str, str]:
         """By backbone."""

@@ -1,0 +1,245 @@
+"""What a board may claim of its measures: answers to four questions, verdicts and ranks (SPEC.md 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from genbench.scoring.bootstrap import RESAMPLES
+from genbench.scoring.intervals import Spread, cluster_intervals, paired_p
+from genbench.scoring.known_networks import KnownNetworks
+from genbench.scoring.permutations import PERMUTATIONS
+from genbench.scoring.questions import QUESTIONS, ask, ask_chance
+from genbench.scoring.resample_networks import draw_networks
+
+__all__ = [
+    "LEVEL",
+    "Answer",
+    "BoardVerdict",
+    "Headlines",
+    "MeasureVerdict",
+    "headlines",
+    "holm",
+    "judge",
+    "surely_better",
+]
+
+Floats = NDArray[np.float64]
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One question about one measure; all None where it cannot be asked."""
+
+    value: float | None = None
+    """The sign-error: 0 perfect, ½ a coin, 1 always wrong."""
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    """Of a measure that says nothing."""
+    p_holm: float | None = None
+    """The same after Holm over the measures of the board."""
+
+
+@dataclass(frozen=True)
+class MeasureVerdict:
+    """What may be claimed of a measure."""
+
+    rank: int | None
+    """One more than the number of measures that are surely better; None without a sign-error."""
+    questions: dict[str, Answer]
+    verdict: list[str]
+    """The questions it passes, in their order; it passes none after one that it fails."""
+    dropped: int = 0
+    """Networks without a reading."""
+
+    def record(self) -> dict[str, Any]:
+        """As JSON values."""
+        chance = self.questions["chance"]
+        return {
+            "sign_error": chance.value,
+            "low": chance.low,
+            "high": chance.high,
+            "rank": self.rank,
+            "questions": {name: vars(answer) for name, answer in self.questions.items()},
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True)
+class BoardVerdict:
+    """All measures of a board, judged together."""
+
+    measures: dict[str, MeasureVerdict]
+    cannot_ask: dict[str, str]
+    """Question to why nobody was asked it."""
+    paired: Floats = field(repr=False, compare=False)
+    """(measures, measures) p-values that two sign-errors are the same; NaN without a sign-error."""
+
+
+def judge(
+    known: KnownNetworks,
+    readings: Mapping[str, ArrayLike],
+    *,
+    permutations: int = PERMUTATIONS,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> BoardVerdict:
+    """Ask every measure the four questions.
+
+    Parameters
+    ----------
+    readings : measure to its values in the order of `known.names`, oriented so that higher means worse. A
+        missing or infinite value leaves that network out for that measure.
+    """
+    names = list(readings)
+    values = _as_array(known, readings)
+    draws = draw_networks(known.cluster, known.family, resamples, seed)
+    answers: dict[str, dict[str, Answer]] = {name: {} for name in names}
+    spreads: list[Spread] = []
+    spread_of: list[int] = []
+    finite = np.isfinite(values)
+    for pattern in _patterns(finite):
+        rows = finite[:, pattern[0]]
+        some = known if rows.all() else known.take(rows)
+        for question, asked in ask(some).items():
+            if isinstance(asked, str):
+                continue
+            entering = asked.entering(values[rows][:, pattern])
+            errors = asked.pairs.sign_errors(entering)
+            p = asked.p(entering, permutations, seed)
+            low, high, spread = cluster_intervals(asked, some, entering, draws.of(rows))
+            for place, *numbers in zip(pattern, errors, low, high, p, strict=True):
+                answers[names[place]][question] = Answer(*map(float, numbers))
+            if question == "chance":
+                spreads.append(spread)
+                spread_of += pattern
+    answered = _with_holm(answers)
+    found = [answered[name]["chance"].value for name in names]
+    paired = _paired(np.array(found, dtype=np.float64), spreads, spread_of)
+    ranks = _ranks(found, paired)
+    return BoardVerdict(
+        measures={
+            name: MeasureVerdict(
+                ranks[place], answered[name], _passed(answered[name]), int((~finite[:, place]).sum())
+            )
+            for place, name in enumerate(names)
+        },
+        cannot_ask={name: asked for name, asked in ask(known).items() if isinstance(asked, str)},
+        paired=paired,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Headlines:
+    """Headline sign-errors of several readings; NaN where there is none."""
+
+    values: Floats
+    low: Floats
+    high: Floats
+    paired: Floats
+    """(readings, readings) p-values that two are the same."""
+
+
+def headlines(
+    known: KnownNetworks, readings: Mapping[Any, ArrayLike], *, resamples: int = RESAMPLES, seed: int = 0
+) -> Headlines:
+    """The sign-errors of `judge` with their intervals and paired tests, and no more."""
+    array = _as_array(known, readings)
+    finite = np.isfinite(array)
+    draws = draw_networks(known.cluster, known.family, resamples, seed)
+    numbers = np.full((3, len(readings)), np.nan)
+    spreads: list[Spread] = []
+    order: list[int] = []
+    for pattern in _patterns(finite):
+        rows = finite[:, pattern[0]]
+        some = known if rows.all() else known.take(rows)
+        asked = ask_chance(some)
+        if isinstance(asked, str):
+            continue
+        own = array[rows][:, pattern]
+        low, high, spread = cluster_intervals(asked, some, own, draws.of(rows))
+        numbers[:, pattern] = asked.pairs.sign_errors(own), low, high
+        spreads.append(spread)
+        order += pattern
+    values, low, high = numbers
+    return Headlines(values, low, high, _paired(values, spreads, order))
+
+
+def _as_array(known: KnownNetworks, readings: Mapping[Any, ArrayLike]) -> Floats:
+    rows = [np.asarray(values, dtype=np.float64) for values in readings.values()]
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(known)).T
+
+
+def _paired(values: Floats, spreads: list[Spread], order: list[int]) -> Floats:
+    """(readings, readings); `order` are the places of those in `spreads`."""
+    paired = np.full((len(values), len(values)), np.nan)
+    if spreads:
+        paired[np.ix_(order, order)] = paired_p(values[order], Spread.together(spreads))
+    return paired
+
+
+def _patterns(finite: NDArray[np.bool_]) -> list[list[int]]:
+    """Measures that miss the same networks, together."""
+    found: dict[bytes, list[int]] = {}
+    for place, column in enumerate(finite.T):
+        found.setdefault(column.tobytes(), []).append(place)
+    return list(found.values())
+
+
+def _with_holm(answers: Mapping[str, Mapping[str, Answer]]) -> dict[str, dict[str, Answer]]:
+    complete = {name: {q: own.get(q, Answer()) for q in QUESTIONS} for name, own in answers.items()}
+    for question in QUESTIONS:
+        asked = [name for name in complete if complete[name][question].p is not None]
+        corrected = holm([complete[name][question].p or 0.0 for name in asked])
+        for name, p in zip(asked, corrected, strict=True):
+            one = complete[name][question]
+            complete[name][question] = Answer(one.value, one.low, one.high, one.p, float(p))
+    return complete
+
+
+def _passed(answers: Mapping[str, Answer]) -> list[str]:
+    passed: list[str] = []
+    for question in QUESTIONS:
+        p = answers[question].p_holm
+        if p is None or p > LEVEL:
+            break
+        passed.append(question)
+    return passed
+
+
+def holm(p: ArrayLike) -> Floats:
+    """p-values after Holm's step-down correction over all of them."""
+    given = np.asarray(p, dtype=np.float64)
+    order = np.argsort(given, kind="stable")
+    stepped = np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))
+    corrected = np.empty_like(given)
+    corrected[order] = np.minimum(stepped, 1.0)
+    return corrected
+
+
+def surely_better(values: Floats, paired: Floats, place: int) -> NDArray[np.bool_]:
+    """(measures,) which have a lower sign-error than the one in `place`, at 5 % after Holm over all others.
+
+    Parameters
+    ----------
+    values : (measures,) sign-errors, NaN where there is none; `paired` as in `BoardVerdict`.
+    """
+    others = np.flatnonzero(np.isfinite(paired[place]) & (np.arange(len(values)) != place))
+    sure = np.zeros(len(values), dtype=bool)
+    sure[others] = (holm(paired[place, others]) <= LEVEL) & (values[others] < values[place])
+    return sure
+
+
+def _ranks(found: list[float | None], paired: Floats) -> list[int | None]:
+    values = np.array(found, dtype=np.float64)
+    return [
+        None if value is None else 1 + int(surely_better(values, paired, place).sum())
+        for place, value in enumerate(found)
+    ]
