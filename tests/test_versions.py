@@ -124,7 +124,7 @@ def test_another_image_side_of_the_domains_is_noticed() -> None:
 
 
 def test_other_seeds_of_the_worker_are_noticed() -> None:
-    problems = problems_after("_seed_globals", "torch.manual_seed(seed)", "torch.manual_seed(seed + 1)")
+    problems = problems_after("seed_globals", "torch.manual_seed(seed)", "torch.manual_seed(seed + 1)")
     assert "reading" in problems
 
 
@@ -230,7 +230,7 @@ def test_files_beside_a_package_count_with_it(package: Path) -> None:
 
 def test_readings_depend_on_the_worker_the_loaders_and_the_subject() -> None:
     found = closures(the_sources(), the_units())["reading"]
-    assert {module_that_defines("_seed_globals"), module_that_defines("fold_batch_norm")} <= found
+    assert {module_that_defines("seed_globals"), module_that_defines("fold_batch_norm")} <= found
     assert {name for name in the_sources().modules if name.startswith("genbench.subject.")} <= found
     assert CUT not in found
 
