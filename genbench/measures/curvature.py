@@ -41,7 +41,7 @@ def hessian_top_eigenvalue(subject: Subject) -> Estimate:
 
 
 @measure(
-    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (35)", cost="high", version="2"
+    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (35)", cost="high", version="3"
 )
 def hessian_trace(subject: Subject) -> Estimate:
     """Trace of the loss's Hessian.

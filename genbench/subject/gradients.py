@@ -37,8 +37,6 @@ _KEPT_FLOATS = 2**26
 """Numbers of gradients that are kept; those of a larger network are taken a second time."""
 _ROUNDING = 1e-2
 """Share of the shortest step that rounding may take before everything is done in double precision."""
-_EPS = 1e-3
-"""eps of 002 Eq. 37, which the paper leaves open, as a share of the mean over coordinates of g²."""
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:
@@ -50,36 +48,31 @@ def batch_gradients(network: TrainedNetwork, parts: PartSource, generator: torch
     """Statistics of mini-batch gradients g_b, and the loss after one ascent step of each radius.
 
     norms (B,); squares (B,), the mean over coordinates of g_b²; deviations (B,), that of (g_b − mean g)²,
-    times B/(B − 1); variance_ratio, the mean over coordinates of Var / (mean² + eps), and variance_ratios
-    (B,), the same without each batch; losses (B, 2 + radii): at theta, after a step of SAM_RADIUS, after a
-    step of each of RADII.
+    times B/(B − 1); losses (B, 2 + radii): at theta, after a step of SAM_RADIUS, after a step of each of
+    RADII.
     """
     batches = _batches(len(network.labels), generator)
     ascent = _Ascent(network)
     size = len(ascent.theta)
     keep = size * len(batches) <= _KEPT_FLOATS
-    total, total_square = (torch.zeros(size, dtype=torch.float64) for _ in range(2))
+    total = torch.zeros(size, dtype=torch.float64)
     kept, norms, losses = [], [], []
     for rows in batches:
         loss, gradient = ascent.gradient(rows)
         total += gradient
-        total_square += gradient.double().square()
         norms.append(torch.linalg.vector_norm(gradient, dtype=torch.float64))
         losses.append([loss, *ascent.losses(rows, gradient, float(norms[-1]))])
         if keep:
             kept.append(gradient)
     count, norm = len(batches), torch.stack(norms)
-    deviations, ratios = [], []
+    deviations = []
     for number, rows in enumerate(batches):
         gradient = (kept[number] if keep else ascent.gradient(rows)[1]).double()
         deviations.append((gradient - total / count).square_().mean())
-        ratios.append(_variance_ratio(total - gradient, total_square - gradient.square(), count - 1))
     return {
         "norms": norm,
         "squares": norm.square() / size,
         "deviations": torch.stack(deviations) * (count / (count - 1)),
-        "variance_ratio": _variance_ratio(total, total_square, count),
-        "variance_ratios": torch.stack(ratios),
         "losses": torch.tensor(losses, dtype=torch.float64),
     }
 
@@ -87,16 +80,6 @@ def batch_gradients(network: TrainedNetwork, parts: PartSource, generator: torch
 def _batches(m: int, generator: torch.Generator) -> list[Tensor]:
     size = max(1, min(_BATCH, m // 2))
     return [torch.randperm(m, generator=generator)[:size] for _ in range(_BATCHES)]
-
-
-def _variance_ratio(total: Tensor, total_square: Tensor, count: int) -> Tensor:
-    """Mean over coordinates of Var / (mean² + eps) (002 Eq. 37), of sums over batches; 0 if all are 0."""
-    square = (total / count).square_()
-    variance = (total_square / count - square).clamp_(min=0)
-    eps = _EPS * square.mean()
-    if eps == 0:
-        return eps + (torch.inf if bool(variance.any()) else 0.0)
-    return variance.div_(square.add_(eps)).mean()
 
 
 class _Ascent:
