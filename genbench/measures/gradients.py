@@ -59,11 +59,11 @@ def gradient_noise_scale(subject: Subject) -> Estimate:
     """
     part = subject.gradient_noise()
     value, doubtful = float(part["noise_scale"]), part["chances"] < 1
-    n = int(doubtful.sum())
-    error = 0.0
-    if n > 1:
-        drawn = mean_of(part["shares"][doubtful], factor=n).standard_error or 0.0
-        error = drawn * math.sqrt(float((1 - part["chances"][doubtful]).mean()))
+    n, error = int(doubtful.sum()), 0.0
+    if n:
+        shares = part["shares"][doubtful]
+        drawn = mean_of(shares, factor=n).standard_error if n > 1 else float(shares)
+        error = (drawn or 0.0) * math.sqrt(float((1 - part["chances"][doubtful]).mean()))
     return skewed(Estimate(value, standard_error=error, samples=len(doubtful)))
 
 

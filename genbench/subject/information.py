@@ -58,9 +58,8 @@ def information(network: TrainedNetwork, parts: PartSource, generator: torch.Gen
     p = parts.get("logits")["logits"].double().softmax(1)
     targets = torch.nn.functional.one_hot(network.labels, p.shape[1])
     uncertain = 1 - p.square().sum(1)  # tr L_n
-    sizes = _FLOOR + sum(
-        size / size.mean().clamp(min=1e-300) for size in (uncertain, (p - targets).square().sum(1))
-    )
+    far = (p - targets).square().sum(1)
+    sizes = _FLOOR + uncertain / uncertain.mean().clamp(min=1e-300) + far / far.mean().clamp(min=1e-300)
     rows, chance = drawn_by_size(sizes, _EXAMPLES, generator)
     inputs = network.inputs[rows]
     directions = torch.cat([(p - targets)[rows, None], _roots(p[rows], generator)], 1).to(inputs.dtype)
@@ -161,9 +160,9 @@ class _Sums:
 
 
 def _without(total: Tensor, parts: Tensor, group: Tensor) -> list[Tensor]:
-    """The total with what all groups give taken from all but one of them; nothing if there is one group."""
+    """The total with what all groups give taken from all but one of them; with and without a single group."""
     if len(parts) < 2:
-        return []
+        return [total, *(total - part for part in parts)]
     given, counts = parts.sum(0), torch.bincount(group[group >= 0]).double()
     all_of_them = counts.sum()
     return [

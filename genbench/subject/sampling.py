@@ -39,19 +39,20 @@ def examples(network: TrainedNetwork, size: int) -> tuple[Tensor, Tensor]:
 
 
 def drawn_by_size(sizes: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """About `count` rows, larger ones more often, in the fixed order; and how likely each row was to be
-    drawn.
+    """About `count` rows in the fixed order, larger ones more often, and how likely each was to be drawn.
 
-    The chance is in proportion to the size, and 1 where that would be more. A sum over all rows is that over
-    the drawn ones of value / chance, without bias (Horvitz and Thompson 1952), and the more precise the
-    closer values are to being in proportion to sizes. Drawn systematically: one random start, then equal
-    steps through the summed chances.
+    Sizes are positive. The chance is in proportion to the size, and 1 where that would be more. A sum over
+    all rows is that over the drawn ones of value / chance, without bias (Horvitz and Thompson 1952), and the
+    more precise the closer values are to being in proportion to sizes. Drawn systematically: one random
+    start, then equal steps through the summed chances.
     """
     order = example_order(len(sizes))
+    if len(order) <= count:
+        return order, torch.ones(len(order), dtype=torch.float64)
     ordered = sizes.double()[order]
     certain = torch.zeros(len(order), dtype=torch.bool)
     chance = torch.ones(len(order), dtype=torch.float64)
-    while int(certain.sum()) < min(count, len(order)):
+    while int(certain.sum()) < count:
         chance = ordered * ((count - certain.sum()) / ordered[~certain].sum())
         chance[certain] = 1.0
         more = (chance >= 1) & ~certain

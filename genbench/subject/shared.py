@@ -103,7 +103,7 @@ class SharedParts:
         return self._part(["gradients", "training_data"], "batch_gradients")
 
     def gradient_noise(self) -> Part:
-        """noise_scale, variance over squared mean of batch gradients; shares (n,) in it of the examples drawn.
+        """noise_scale, variance over squared mean of batch gradients; shares (n,) in it of examples.
 
         chances (n,): how likely each was to be drawn.
         """
