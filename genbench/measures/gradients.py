@@ -1,12 +1,11 @@
-"""Size and noise of gradients (002 A.4); 16 mini-batches of 32 training examples at the trained weights."""
+"""Size and noise of gradients of mini-batches of 32 training examples at the trained weights (002 A.4)."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from genbench.errors import NotApplicable
-from genbench.measures._estimates import mean_of, mean_over_examples, skewed
+from genbench.measures._estimates import drawn_sum, mean_of, mean_over_examples, skewed
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
@@ -18,27 +17,30 @@ _GRADIENTS = frozenset({"gradients", "training_data"})
 
 
 @measure(
-    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (39)", cost="medium", version="2"
+    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (39)", cost="medium", version="3"
 )
 def gradient_norm(subject: Subject) -> Estimate:
     """Mean norm of mini-batch gradients.
 
-    mean_b ||g_b||_2, g_b = gradient of the batch's mean loss in theta. Of the paper's aggregates, the mean.
+    mean_b ||g_b||_2, g_b = gradient of the mean loss in theta of one of 16 batches. Of the paper's
+    aggregates, the mean.
     """
     return mean_of(subject.batch_gradients()["norms"])
 
 
 @measure(
-    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 A.4", cost="medium", version="2"
+    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 A.4", cost="medium", version="3"
 )
 def gradient_noise_final_var(subject: Subject) -> Estimate:
     """Variance of mini-batch gradients at the trained weights.
 
-    (1/d) sum_i Var_i, Var_i = variance over batches of coordinate i of the gradient (002 Eq. 36).
+    (1/d) sum_i Var_i, Var_i = variance over all batches of 32 training examples of coordinate i of the
+    gradient (002 Eq. 36), as in gradient_noise_scale.
 
     Limits: depends on the batch size, 32 here for every network.
     """
-    return skewed(mean_of(subject.batch_gradients()["deviations"]))
+    part = subject.gradient_noise()
+    return skewed(drawn_sum(float(part["variance"]), part["shares"][:, 0], part["chances"]))
 
 
 @measure(
@@ -58,13 +60,9 @@ def gradient_noise_scale(subject: Subject) -> Estimate:
     number; so it is for training sets of more than 4096 examples, of which so many make g.
     """
     part = subject.gradient_noise()
-    value, doubtful = float(part["noise_scale"]), part["chances"] < 1
-    n, error = int(doubtful.sum()), 0.0
-    if n:
-        shares = part["shares"][doubtful]
-        drawn = mean_of(shares, factor=n).standard_error if n > 1 else float(shares)
-        error = (drawn or 0.0) * math.sqrt(float((1 - part["chances"][doubtful]).mean()))
-    return skewed(Estimate(value, standard_error=error, samples=len(doubtful)))
+    if not len(part["noise_scale"]):
+        raise NotApplicable("the gradient of the mean loss is 0, so its noise has nothing to be held against")
+    return skewed(drawn_sum(float(part["noise_scale"]), part["shares"][:, 1], part["chances"]))
 
 
 @measure(category="gradient", needs={"trace"}, paper="002 A.4", cost="low")

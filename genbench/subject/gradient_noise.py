@@ -1,4 +1,4 @@
-"""The noise scale of gradients (002 Eq. 37), from that of the mean loss and those of single examples."""
+"""The noise scale of gradients (002 Eq. 36, 37), from that of the mean loss and those of single examples."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ _CHUNK_FLOATS = 2**25
 
 
 def gradient_noise(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
-    """noise_scale = mean over coordinates i of Var_i / (g_i² + eps), over all batches of 32 examples.
+    """Mean over coordinates of Var_i, of Var_i / (g_i² + eps), and of g_i², over all batches of 32 examples.
 
     g = gradient of the mean loss. Var_i = (1/32 − 1/m)·m/(m − 1)·(mean_n g_ni² − g_i²), the variance of the
-    mean of 32 of m, drawn without replacement. With w_i = 1 / (g_i² + eps) that takes one number of each
-    example, sum_i w_i g_ni²; of the examples 256 are drawn by |p − y|², which they are nearly in proportion
-    to.
+    mean of 32 of m, drawn without replacement. With w_i = 1 / (g_i² + eps), or 1, that takes one number of
+    each example, sum_i w_i g_ni²; of the examples 256 are drawn by |p − y|², which they are nearly in
+    proportion to.
 
-    shares (n,): what each of the examples drawn adds to noise_scale, and chances (n,) of its being drawn.
+    variance; noise_scale (1,), empty where g = 0; mean_square; chances (n,) of the examples drawn, and shares
+    (n, 2): what each adds to the variance and to the noise scale.
     """
     m = len(network.labels)
     if m < 2:
@@ -52,16 +53,19 @@ def gradient_noise(network: TrainedNetwork, parts: PartSource, generator: torch.
     mean = _mean_gradient(network, far, generator)
     square = mean.square()
     eps = _EPS * square.mean()
-    if eps == 0:
-        raise NotApplicable(
-            "the gradient of the mean loss is 0, so there is nothing to hold its noise against"
-        )
-    weights = 1 / (square + eps)
+    relative = 1 / (square + eps) if eps > 0 else torch.zeros_like(square)
+    weights = torch.stack([torch.ones_like(square), relative])
     rows, chances = drawn_by_size(_sizes(far), _SQUARED, generator)
     factor = (1 / max(1, min(_BATCH, m // 2)) - 1 / m) * m / (m - 1) / len(mean)
-    shares = _weighted_squares(network, rows, weights) * (factor / m) / chances
-    value = shares.sum() - factor * (weights * square).sum()
-    return {"noise_scale": value.clamp(min=0), "shares": shares, "chances": chances}
+    shares = _weighted_squares(network, rows, weights) * (factor / m) / chances[:, None]
+    variance, scale = (shares.sum(0) - factor * (weights @ square)).clamp(min=0)
+    return {
+        "variance": variance,
+        "noise_scale": scale[None] if eps > 0 else scale.new_zeros(0),
+        "mean_square": square.mean(),
+        "shares": shares,
+        "chances": chances,
+    }
 
 
 def _sizes(far: Tensor) -> Tensor:
@@ -81,20 +85,20 @@ def _mean_gradient(network: TrainedNetwork, far: Tensor, generator: torch.Genera
 
 
 def _weighted_squares(network: TrainedNetwork, rows: Tensor, weights: Tensor) -> Tensor:
-    """sum_i w_i g_ni² of single examples."""
+    """(n, 2), sum_i w_i g_ni² of single examples, with either w."""
     theta = {name: w.detach() for name, w in network.model.named_parameters() if w.requires_grad}
 
     def loss(w: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         return cross_entropy(functional_call(network.model, w, (x[None],)), y[None])
 
-    found, chunk = [], max(1, min(128, _CHUNK_FLOATS // len(weights)))
+    found, chunk = [], max(1, min(128, _CHUNK_FLOATS // weights.shape[1]))
     with torch.no_grad(), double_backward():
         for some in rows.split(chunk):
             each = vmap(grad(loss), (None, 0, 0))(theta, network.inputs[some], network.labels[some])
-            squares, start = torch.zeros(len(some), dtype=torch.float64), 0
+            squares, start = torch.zeros(len(some), 2, dtype=torch.float64), 0
             for values in each.values():
                 flat = values.flatten(1)
-                squares += flat.square().double() @ weights[start : start + flat.shape[1]]
+                squares += flat.square().double() @ weights[:, start : start + flat.shape[1]].T
                 start += flat.shape[1]
             found.append(squares)
     return torch.cat(found)

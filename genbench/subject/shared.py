@@ -94,18 +94,18 @@ class SharedParts:
         return Estimate(float(part["sigma"]), standard_error=float(part["error"]), samples=DRAWS)
 
     def batch_gradients(self) -> Part:
-        """Statistics of gradients of 16 mini-batches of 32 training examples, each drawn anew.
+        """Of 16 mini-batches of 32 training examples, none in two of them as far as they reach.
 
-        norms (B,); squares (B,), the mean over coordinates of g_b²; deviations (B,), that of (g_b − mean g)²,
-        times B/(B − 1); losses (B, 7): at theta, after an ascent step of length .05, and of .01 to 1 in five
-        steps.
+        norms (B,) of their gradients; losses (B, 7): at theta, after an ascent step of length .05, and of .01
+        to 1 in five steps.
         """
         return self._part(["gradients", "training_data"], "batch_gradients")
 
     def gradient_noise(self) -> Part:
-        """noise_scale, variance over squared mean of batch gradients; shares (n,) in it of examples.
+        """Over all batches of 32 examples: variance of gradients; noise_scale (1,); mean_square of the mean.
 
-        chances (n,): how likely each was to be drawn.
+        noise_scale is empty where the mean is 0. chances (n,) of the examples drawn; shares (n, 2): what each
+        adds to variance and noise_scale.
         """
         return self._part(["gradients", "training_data"], "gradient_noise")
 
