@@ -1,13 +1,16 @@
 """Do the reported errors hold? Six networks, many seeds: is the value on all data within two errors?
 
-    python tests/coverage_study.py collect FOLDER [--networks 0,1] [--seeds 20]
+    python tests/coverage_study.py collect FOLDER [--networks 0,1] [--seeds 20] [--measures tic,tic_bias]
+                                                  [--fresh 1] [--same-examples]
     python tests/coverage_study.py table FOLDER
 
 `collect` trains its networks on scikit-learn's digits, takes the value of every stochastic measure on the
 whole training set with many draws (kept in FOLDER/truths for the next time), and a reading per seed, each
 with the training set in another order: the seed then stands for the choice of examples as well as for the
 draws. `table` prints, per measure, how often value ± 2 errors holds the value on all data, and how often two
-seeds disagree on the order of two networks. A small version is in tests/test_coverage.py.
+seeds disagree on the order of two networks. `--fresh K` trains other networks, on other digits, and reads
+them with other seeds; with `--same-examples` only the reading's own seed differs. A small version is in
+tests/test_coverage.py.
 """
 
 from __future__ import annotations
@@ -42,8 +45,6 @@ MEASURES = {
 LEFT_OUT = {"baseline_random", "ml_pacbayes"}
 """One is nothing but its draw; the other depends on architecture and data alone."""
 STOCHASTIC = [name for name in MEASURES if name not in LEFT_OUT]
-OF_16_BATCHES = {"gradient_noise_scale"}
-"""Defined with 16 batches: its value on all data is the mean over many draws of so many."""
 SEEDS = 20
 EXAMPLES = 1000
 
@@ -94,20 +95,20 @@ NETWORKS = [
 """Name, architecture, epochs of training."""
 
 
-def digits(m: int) -> tuple[Tensor, Tensor]:
+def digits(m: int, fresh: int = 0) -> tuple[Tensor, Tensor]:
     """m of scikit-learn's digits, standardised, in random order."""
     data = load_digits()
-    rows = torch.randperm(len(data.target), generator=torch.Generator().manual_seed(0))[:m]
+    rows = torch.randperm(len(data.target), generator=torch.Generator().manual_seed(fresh))[:m]
     inputs = torch.tensor(data.images, dtype=torch.float32)[rows, None]
     return (inputs - inputs.mean()) / inputs.std(), torch.tensor(data.target)[rows]
 
 
-def trained(number: int, m: int) -> TrainedNetwork:
+def trained(number: int, m: int, fresh: int = 0) -> TrainedNetwork:
     """Network `number`, trained with Adam."""
     name, make, epochs = NETWORKS[number]
     with torch.random.fork_rng():
-        torch.manual_seed(number)
-        model, inputs_labels = make(), digits(m)
+        torch.manual_seed(number + len(NETWORKS) * fresh)
+        model, inputs_labels = make(), digits(m, fresh)
         initial = {key: value.clone() for key, value in model.state_dict().items()}
         optimizer = torch.optim.Adam(model.parameters(), 3e-3)
         inputs, labels = inputs_labels
@@ -158,6 +159,7 @@ def many_draws(m: int, work: float = 1.0) -> ExitStack:
         "sigma": {"_LOOK_DRAWS": most(800), "_EXAMPLES": 128, "_APART": 0.08},
         "gradients": {"_BATCHES": most(800), "_AT_INPUT": m, "_SCORED": m},
         "information": {"_EXAMPLES": m, "_EXACT": 9},
+        "gradient_noise": {"_SQUARED": m, "_MEAN": m},
         "hessian": {
             "_ALL": m, "_MOST_STEPS": 60, "_SETTLED": 1e-3, "_PRECISE": 0.01 / work, "_PROBED": math.inf,
         },
@@ -170,32 +172,31 @@ def many_draws(m: int, work: float = 1.0) -> ExitStack:
 
 def on_all_data(network: TrainedNetwork, names: Iterable[str], work: float = 1.0) -> dict[str, float]:
     """The value of each measure on the whole training set."""
-    whole = [name for name in names if name not in OF_16_BATCHES]
     with many_draws(len(network.labels), work):
-        found = {name: value for name, (value, _) in readings(network, -1, whole, False).items()}
-    for name in set(names) & OF_16_BATCHES:
-        many = [readings(network, 10**6 + seed, [name])[name][0] for seed in range(int(60 * work))]
-        found[name] = statistics.fmean(many)
-    return found
+        return {name: value for name, (value, _) in readings(network, -1, names, False).items()}
 
 
-def collect(folder: Path, numbers: list[int], seeds: int) -> None:
+def collect(folder: Path, numbers: list[int], options: argparse.Namespace) -> None:
+    names = options.measures.split(",") if options.measures else STOCHASTIC
     folder.mkdir(parents=True, exist_ok=True)
+    seeds = range(options.fresh * 1000, options.fresh * 1000 + options.seeds)
     for number in numbers:
         file = folder / f"{number}.json"
-        network = trained(number, EXAMPLES)
+        network = trained(number, EXAMPLES, options.fresh)
         began = time.process_time()
-        found = [readings(network, seed, STOCHASTIC) for seed in range(seeds)]
-        each = (time.process_time() - began) / seeds
-        print(f"{network.name}: {seeds} seeds, {each:.2f} s of processor time each", flush=True)
+        found = [readings(network, seed, names, not options.same_examples) for seed in seeds]
+        each = (time.process_time() - began) / len(seeds)
+        print(f"{network.name}: {len(seeds)} seeds, {each:.2f} s of processor time each", flush=True)
         kept = folder / "truths" / f"{number}.json"
-        if not kept.exists():
+        truth = json.loads(kept.read_text()) if kept.exists() else {}
+        if missing := [name for name in names if name not in truth]:
             began = time.process_time()
             kept.parent.mkdir(exist_ok=True)
-            kept.write_text(json.dumps(on_all_data(network, STOCHASTIC)))
+            truth |= on_all_data(network, missing)
+            kept.write_text(json.dumps(truth))
             print(f"{network.name}: on all data {time.process_time() - began:.0f} s", flush=True)
-        truth = json.loads(kept.read_text())
-        file.write_text(json.dumps({"name": network.name, "truth": truth, "readings": found}))
+        kept_of = {name: truth[name] for name in names}
+        file.write_text(json.dumps({"name": network.name, "truth": kept_of, "readings": found}))
 
 
 def coverage(networks: list[dict[str, Any]], name: str) -> float:
@@ -265,10 +266,13 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--networks", default=",".join(map(str, range(len(NETWORKS)))))
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--measures", default="")
+    parser.add_argument("--fresh", type=int, default=0)
+    parser.add_argument("--same-examples", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.what == "collect":
-        collect(options.folder, [int(number) for number in options.networks.split(",")], options.seeds)
+        collect(options.folder, [int(number) for number in options.networks.split(",")], options)
     else:
         print(table(options.folder))
 

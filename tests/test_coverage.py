@@ -19,7 +19,7 @@ import genbench
 from genbench.measures._estimates import expected_largest, jackknife, mean_over_examples, mean_over_rows
 from genbench.subject import hessian, information
 from genbench.subject.parts import LocalParts
-from genbench.subject.sampling import example_order, examples
+from genbench.subject.sampling import drawn_by_size, example_order, examples
 from genbench.subject.subject import TrainedNetwork
 
 SEEDS = 6
@@ -98,6 +98,25 @@ def test_the_expected_largest_of_uniform_numbers() -> None:
     values = torch.linspace(0, 1, 2001)
     assert expected_largest(values, 5) == pytest.approx(5 / 6, rel=2e-3)
     assert expected_largest(values, 1) == pytest.approx(0.5)
+
+
+def test_sums_of_rows_drawn_by_size_are_unbiased_and_exact_for_sizes() -> None:
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.rand(300, generator=generator).double().pow(8) + 0.01
+    values = sizes * (1 + 0.2 * torch.randn(300, generator=generator).double())
+    sums = []
+    for _ in range(300):
+        rows, chance = drawn_by_size(sizes, 60, generator)
+        assert 59 <= len(rows.unique()) == len(rows) <= 61
+        # Not of those that were certain: of the rest sizes are in proportion to the chance.
+        assert float((sizes[rows] / chance).sum()) == pytest.approx(float(sizes.sum()), rel=0.02)
+        sums.append(float((values[rows] / chance).sum()))
+    error = statistics.stdev(sums) / math.sqrt(300)
+    assert statistics.fmean(sums) == pytest.approx(float(values.sum()), abs=4 * error)
+    assert statistics.stdev(sums) < 0.02 * float(values.sum())
+    everything, chance = drawn_by_size(sizes, 300, generator)
+    assert len(everything) == 300
+    assert (chance == 1).all()
 
 
 @pytest.mark.parametrize(("rows", "of_each"), [(60, 1), (60, 3)])

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = [
+    "drawn_sum",
     "expected_largest",
     "jackknife",
     "mean_of",
@@ -73,6 +74,19 @@ def mean_of(samples: Tensor, factor: float = 1.0) -> Estimate:
 def _extreme(values: Tensor) -> float:
     """How far the value that is furthest from the mean is from it."""
     return float((values - values.mean()).abs().max())
+
+
+def drawn_sum(value: float, shares: Tensor, chances: Tensor) -> Estimate:
+    """A sum of shares of examples that were drawn with different chances, and what that leaves open.
+
+    The value may hold more than the sum, if that is known. Nothing is open of those that were certain.
+    """
+    doubtful = chances < 1
+    n, error = int(doubtful.sum()), 0.0
+    if n:
+        drawn = mean_of(shares[doubtful], factor=n).standard_error if n > 1 else float(shares[doubtful])
+        error = abs(drawn or 0.0) * math.sqrt(float((1 - chances[doubtful]).mean()))
+    return Estimate(value, standard_error=error, samples=len(chances))
 
 
 def mean_over_examples(values: Tensor, m: int) -> Estimate:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from genbench.measures._estimates import mean_of, mean_over_examples, skewed, together
+from genbench.measures._estimates import drawn_sum, mean_of, mean_over_examples, skewed, together
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def hessian_top_eigenvalue(subject: Subject) -> Estimate:
 
 
 @measure(
-    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (35)", cost="high", version="2"
+    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (35)", cost="high", version="3"
 )
 def hessian_trace(subject: Subject) -> Estimate:
     """Trace of the loss's Hessian.
@@ -60,19 +60,21 @@ def hessian_trace(subject: Subject) -> Estimate:
 
 
 @measure(
-    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (32)", cost="medium", version="2"
+    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (32)", cost="medium", version="3"
 )
 def flatness_proxy(subject: Subject) -> Estimate:
     """Mean diagonal of the empirical Fisher information of batches, plus a prior precision.
 
-    mean_i (F_i + lambda), F_i = mean_b (dL_b/dw_i)², lambda = 1e-3 of the mean of F_i; 16 mini-batches of 32
-    training examples.
+    mean_i (F_i + lambda), F_i = mean_b (dL_b/dw_i)², lambda = 1e-3 of the mean of F_i; over all batches
+    of 32 training examples, as in gradient_noise_scale.
 
     Limits: 002 leaves lambda open; a fixed one would make all networks that fit their data alike. F is taken
     from batch gradients, as in the paper, so it shrinks as the batch grows. Of the paper's aggregates this is
     the mean.
     """
-    return skewed(mean_of(subject.batch_gradients()["squares"], 1 + _PRECISION))
+    part = subject.gradient_noise()
+    mean = (1 + _PRECISION) * float(part["variance"] + part["mean_square"])
+    return skewed(drawn_sum(mean, (1 + _PRECISION) * part["shares"][:, 0], part["chances"]))
 
 
 MEASURES = [hessian_top_eigenvalue, hessian_trace, flatness_proxy]

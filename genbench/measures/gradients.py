@@ -1,11 +1,11 @@
-"""Size and noise of gradients (002 A.4); 16 mini-batches of 32 training examples at the trained weights."""
+"""Size and noise of gradients of mini-batches of 32 training examples at the trained weights (002 A.4)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from genbench.errors import NotApplicable
-from genbench.measures._estimates import jackknife, mean_of, mean_over_examples, skewed
+from genbench.measures._estimates import drawn_sum, mean_of, mean_over_examples, skewed
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
@@ -17,45 +17,52 @@ _GRADIENTS = frozenset({"gradients", "training_data"})
 
 
 @measure(
-    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (39)", cost="medium", version="2"
+    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (39)", cost="medium", version="3"
 )
 def gradient_norm(subject: Subject) -> Estimate:
     """Mean norm of mini-batch gradients.
 
-    mean_b ||g_b||_2, g_b = gradient of the batch's mean loss in theta. Of the paper's aggregates, the mean.
+    mean_b ||g_b||_2, g_b = gradient of the mean loss in theta of one of 16 batches. Of the paper's
+    aggregates, the mean.
     """
     return mean_of(subject.batch_gradients()["norms"])
 
 
 @measure(
-    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 A.4", cost="medium", version="2"
+    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 A.4", cost="medium", version="3"
 )
 def gradient_noise_final_var(subject: Subject) -> Estimate:
     """Variance of mini-batch gradients at the trained weights.
 
-    (1/d) sum_i Var_i, Var_i = variance over batches of coordinate i of the gradient (002 Eq. 36).
+    (1/d) sum_i Var_i, Var_i = variance over all batches of 32 training examples of coordinate i of the
+    gradient (002 Eq. 36), as in gradient_noise_scale.
 
     Limits: depends on the batch size, 32 here for every network.
     """
-    return skewed(mean_of(subject.batch_gradients()["deviations"]))
+    part = subject.gradient_noise()
+    return skewed(drawn_sum(float(part["variance"]), part["shares"][:, 0], part["chances"]))
 
 
 @measure(
-    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (37)", cost="medium", version="2"
+    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (37)", cost="medium", version="3"
 )
 def gradient_noise_scale(subject: Subject) -> Estimate:
     """Variance of mini-batch gradients over their squared mean.
 
-    (1/d) sum_i Var_i / (g_i² + eps), g_i and Var_i = mean and variance over batches of coordinate i, eps =
-    1e-3 of the mean of g_i². The error given is that of the batches, leaving out one at a time.
+    (1/d) sum_i Var_i / (g_i² + eps), g_i and Var_i = mean and variance of coordinate i over all batches of 32
+    training examples, eps = 1e-3 of the mean of g_i². No batch is drawn: g is the gradient of the mean loss,
+    and Var_i follows from the squared gradients of single examples: all if they are at most 256, else so many
+    drawn by the size of |p − y|², p the predicted probabilities. The error given is that of the draw.
 
     Limits: 002 leaves eps open; a fixed one outweighs g² on a network that fits its data, and the reading
-    then is the variance alone. A mean of ratios: coordinates whose mean gradient is by chance near 0 dominate
-    it. It grows with the number of batches, 16 here for every network.
+    then is the variance alone. A mean of ratios: coordinates whose mean gradient is near 0 dominate it. With
+    the mean of a few batches in place of g, as the paper's words allow, it is smaller and grows with their
+    number; so it is for training sets of more than 4096 examples, of which so many make g.
     """
-    part = subject.batch_gradients()
-    left_out = part["variance_ratios"]
-    return Estimate(float(part["variance_ratio"]), standard_error=jackknife(left_out), samples=len(left_out))
+    part = subject.gradient_noise()
+    if not len(part["noise_scale"]):
+        raise NotApplicable("the gradient of the mean loss is 0, so its noise has nothing to be held against")
+    return skewed(drawn_sum(float(part["noise_scale"]), part["shares"][:, 1], part["chances"]))
 
 
 @measure(category="gradient", needs={"trace"}, paper="002 A.4", cost="low")

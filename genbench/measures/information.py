@@ -10,6 +10,8 @@ from genbench.measures._estimates import jackknife, resampled, skewed, together
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
 
     from genbench.subject import Subject
@@ -18,6 +20,7 @@ __all__ = ["MEASURES"]
 
 _DATA = frozenset({"weights", "training_data"})
 _GRADIENTS = frozenset({"gradients", "training_data"})
+_EXAMPLES = 256
 
 
 def _losses(subject: Subject) -> Tensor:
@@ -52,27 +55,32 @@ def aic_bias(subject: Subject) -> float:
     randomness="seeded",
     paper="002 (43)",
     cost="medium",
-    version="2",
+    version="3",
 )
 def tic_bias(subject: Subject) -> Estimate:
     """Penalty of Takeuchi's information criterion, diagonal approximation.
 
     sum_j J_jj / (I_jj + eps), J = mean of g_n g_nᵀ over single examples, I = Hessian of the mean loss, eps =
-    1e-3 of the mean of I_jj; on at most 256 training examples. The error given is that of their choice,
-    leaving out a sixteenth at a time.
+    1e-3 of the mean of I_jj; on 256 training examples, all of them if there are no more, drawn by the size of
+    |p − y|² and of 1 − |p|², p the predicted probabilities, which J and I are in proportion to. The error
+    given is that of the draw, leaving out a sixteenth at a time.
 
     Limits: 002 leaves eps open; a fixed one outweighs I on a network that fits its data. I is the Hessian in
     its Gauss-Newton form (the Fisher information), not the paper's Hutchinson diagonal of the raw Hessian:
-    that has negative entries in a network, where the ratio means nothing. On a network that fits its data a
-    few examples carry J: where none of them is among the 256, value and error are both too small.
+    that has negative entries in a network, where the ratio means nothing.
     """
     part = subject.information()
-    n = len(part["traces"])
-    seen = n / subject.m
-    error = math.sqrt(1 - seen) * jackknife(part["left_out"][:, 0]) if seen < 1 else 0.0
+    error = _of_draw(part, part["left_out"][:, 0])
     if len(part["left_out_rest"]):  # what the random projection adds, whatever the examples
-        error = together(error, math.sqrt(seen) * jackknife(part["left_out_rest"]))
-    return skewed(Estimate(float(part["ratio"]), standard_error=error, samples=n))
+        share = math.sqrt(1 - float(part["open"]) ** 2)
+        error = together(error, share * jackknife(part["left_out_rest"]))
+    return skewed(Estimate(float(part["ratio"]), standard_error=error, samples=min(subject.m, _EXAMPLES)))
+
+
+def _of_draw(part: Mapping[str, Tensor], left_out: Tensor) -> float:
+    """Error that the draw of the examples makes; none if all are in."""
+    share = float(part["open"])
+    return share * jackknife(left_out) if share else 0.0
 
 
 @measure(
@@ -81,7 +89,7 @@ def tic_bias(subject: Subject) -> Estimate:
     randomness="seeded",
     paper="002 (44)",
     cost="medium",
-    version="2",
+    version="3",
 )
 def tic_bias_bound(subject: Subject) -> Estimate:
     """Upper bound of tic_bias.
@@ -92,12 +100,10 @@ def tic_bias_bound(subject: Subject) -> Estimate:
     eps, a thousand times the ratio of the means of J_jj and I_jj, per parameter.
     """
     part = subject.information()
-    n = len(part["traces"])
     _, traces, least, eps = part["left_out"].T
-    bounds = traces / torch.maximum(least, eps)
-    error = math.sqrt(1 - n / subject.m) * jackknife(bounds) if n < subject.m else 0.0
+    error = _of_draw(part, traces / torch.maximum(least, eps))
     value = float(part["trace_j"]) / max(float(part["least_i"]), float(part["eps"]))
-    return skewed(Estimate(value, standard_error=error, samples=n))
+    return skewed(Estimate(value, standard_error=error, samples=min(subject.m, _EXAMPLES)))
 
 
 @measure(
@@ -106,7 +112,7 @@ def tic_bias_bound(subject: Subject) -> Estimate:
     randomness="seeded",
     paper="002 (42)",
     cost="medium",
-    version="2",
+    version="3",
 )
 def tic(subject: Subject) -> Estimate:
     """Takeuchi's information criterion, diagonal approximation.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from genbench.measures._estimates import mean_over_examples
 from genbench.measures._logs import by_layer, half_log, log_product, log_sum, squared_norms
 from genbench.plugin.contract import Estimate, measure
 
@@ -103,6 +104,7 @@ def frobenius_distance(subject: Subject) -> float:
     randomness="seeded",
     paper="002 (12)",
     cost="medium",
+    version="2",
 )
 def fisher_rao_norm(subject: Subject) -> Estimate:
     """Norm of the parameters in the metric of the Fisher information.
@@ -112,11 +114,12 @@ def fisher_rao_norm(subject: Subject) -> Estimate:
 
     Limits: with the labels of the data, not of the model: it goes to 0 with the training loss.
     """
-    squares = subject.scores().square()
-    value = math.sqrt(float(squares.mean()))
-    spread = float(squares.std()) / math.sqrt(len(squares)) if len(squares) > 1 else math.nan
-    error = spread / (2 * value) if value > 0 else 0.0
-    return Estimate(value, standard_error=error, samples=len(squares))
+    mean = mean_over_examples(subject.scores().square(), subject.m)
+    value = math.sqrt(float(mean))
+    error = mean.standard_error
+    if error is not None:
+        error = error / (2 * value) if value > 0 else 0.0
+    return Estimate(value, standard_error=error, samples=mean.samples)
 
 
 MEASURES = [

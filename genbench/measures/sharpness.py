@@ -30,7 +30,7 @@ _GROUP = 5
 
 
 @measure(
-    category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (15)", cost="medium", version="2"
+    category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (15)", cost="medium", version="3"
 )
 def sharpness(subject: Subject) -> Estimate:
     """Rise of the loss after one step uphill.
@@ -45,7 +45,7 @@ def sharpness(subject: Subject) -> Estimate:
 
 
 @measure(
-    category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (16)", cost="medium", version="2"
+    category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (16)", cost="medium", version="3"
 )
 def adaptive_sharpness(subject: Subject) -> Estimate:
     """Steepest rise of the loss over several lengths of one step uphill.

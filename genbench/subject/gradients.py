@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.nn.functional import cross_entropy
 
-from genbench.subject.sampling import double_backward, examples
+from genbench.subject.sampling import double_backward, example_order, examples
 from genbench.subject.vectors import as_one_vector
 
 if TYPE_CHECKING:
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["RADII", "SAM_RADIUS", "batch_gradients", "input_gradients", "scores", "trainable"]
 
 _BATCHES, _BATCH = 16, 32
-"""Mini-batches of the gradient statistics: their number and size.
-
-Each is drawn anew from the whole training set, so that the spread between them is the error of every mean
-over them, whatever m.
-"""
+"""Mini-batches of the gradient statistics: their number and size."""
 
 SAM_RADIUS = 0.05
 """rho of one-step sharpness: the default of Foret et al. (SAM); 002 gives none."""
@@ -33,12 +29,8 @@ RADII = (0.01, 10**-1.5, 0.1, 10**-0.5, 1.0)
 
 _SCORED, _AT_INPUT = 1024, 512
 """Examples for the derivative along theta and for gradients at the input."""
-_KEPT_FLOATS = 2**26
-"""Numbers of gradients that are kept; those of a larger network are taken a second time."""
 _ROUNDING = 1e-2
 """Share of the shortest step that rounding may take before everything is done in double precision."""
-_EPS = 1e-3
-"""eps of 002 Eq. 37, which the paper leaves open, as a share of the mean over coordinates of g²."""
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:
@@ -47,56 +39,27 @@ def trainable(model: nn.Module) -> list[nn.Parameter]:
 
 
 def batch_gradients(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
-    """Statistics of mini-batch gradients g_b, and the loss after one ascent step of each radius.
+    """Norms of mini-batch gradients g_b, and the loss after one ascent step of each radius.
 
-    norms (B,); squares (B,), the mean over coordinates of g_b²; deviations (B,), that of (g_b − mean g)²,
-    times B/(B − 1); variance_ratio, the mean over coordinates of Var / (mean² + eps), and variance_ratios
-    (B,), the same without each batch; losses (B, 2 + radii): at theta, after a step of SAM_RADIUS, after a
-    step of each of RADII.
+    norms (B,); losses (B, 2 + radii): at theta, after a step of SAM_RADIUS, after a step of each of RADII.
     """
-    batches = _batches(len(network.labels), generator)
     ascent = _Ascent(network)
-    size = len(ascent.theta)
-    keep = size * len(batches) <= _KEPT_FLOATS
-    total, total_square = (torch.zeros(size, dtype=torch.float64) for _ in range(2))
-    kept, norms, losses = [], [], []
-    for rows in batches:
+    norms, losses = [], []
+    for rows in _batches(len(network.labels), generator):
         loss, gradient = ascent.gradient(rows)
-        total += gradient
-        total_square += gradient.double().square()
         norms.append(torch.linalg.vector_norm(gradient, dtype=torch.float64))
         losses.append([loss, *ascent.losses(rows, gradient, float(norms[-1]))])
-        if keep:
-            kept.append(gradient)
-    count, norm = len(batches), torch.stack(norms)
-    deviations, ratios = [], []
-    for number, rows in enumerate(batches):
-        gradient = (kept[number] if keep else ascent.gradient(rows)[1]).double()
-        deviations.append((gradient - total / count).square_().mean())
-        ratios.append(_variance_ratio(total - gradient, total_square - gradient.square(), count - 1))
-    return {
-        "norms": norm,
-        "squares": norm.square() / size,
-        "deviations": torch.stack(deviations) * (count / (count - 1)),
-        "variance_ratio": _variance_ratio(total, total_square, count),
-        "variance_ratios": torch.stack(ratios),
-        "losses": torch.tensor(losses, dtype=torch.float64),
-    }
+    return {"norms": torch.stack(norms), "losses": torch.tensor(losses, dtype=torch.float64)}
 
 
 def _batches(m: int, generator: torch.Generator) -> list[Tensor]:
+    """Batches without an example in common, of the fixed order; then of random orders, once it is used up."""
     size = max(1, min(_BATCH, m // 2))
-    return [torch.randperm(m, generator=generator)[:size] for _ in range(_BATCHES)]
-
-
-def _variance_ratio(total: Tensor, total_square: Tensor, count: int) -> Tensor:
-    """Mean over coordinates of Var / (mean² + eps) (002 Eq. 37), of sums over batches; 0 if all are 0."""
-    square = (total / count).square_()
-    variance = (total_square / count - square).clamp_(min=0)
-    eps = _EPS * square.mean()
-    if eps == 0:
-        return eps + (torch.inf if bool(variance.any()) else 0.0)
-    return variance.div_(square.add_(eps)).mean()
+    found: list[Tensor] = []
+    while len(found) < _BATCHES:
+        order = torch.randperm(m, generator=generator) if found else example_order(m)
+        found += [rows for rows in order.split(size) if len(rows) == size]
+    return found[:_BATCHES]
 
 
 class _Ascent:

@@ -280,6 +280,7 @@ _HOMES = {
     "log_paths": "paths",
     "sigma": "sigma",
     "batch_gradients": "gradients",
+    "gradient_noise": "gradient_noise",
     "scores": "gradients",
     "input_gradients": "gradients",
     "information": "information",

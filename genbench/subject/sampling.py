@@ -15,7 +15,7 @@ from genbench.keys import derive_seed
 if TYPE_CHECKING:
     from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["double_backward", "example_order", "examples"]
+__all__ = ["double_backward", "drawn_by_size", "example_order", "examples"]
 
 
 def example_order(m: int) -> Tensor:
@@ -36,6 +36,32 @@ def examples(network: TrainedNetwork, size: int) -> tuple[Tensor, Tensor]:
     """
     rows = example_order(len(network.labels))[:size]
     return network.inputs[rows], network.labels[rows]
+
+
+def drawn_by_size(sizes: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """About `count` rows in the fixed order, larger ones more often, and how likely each was to be drawn.
+
+    Sizes are positive. The chance is in proportion to the size, and 1 where that would be more. A sum over
+    all rows is that over the drawn ones of value / chance, without bias (Horvitz and Thompson 1952), and the
+    more precise the closer values are to being in proportion to sizes. Drawn systematically: one random
+    start, then equal steps through the summed chances.
+    """
+    order = example_order(len(sizes))
+    if len(order) <= count:
+        return order, torch.ones(len(order), dtype=torch.float64)
+    ordered = sizes.double()[order]
+    certain = torch.zeros(len(order), dtype=torch.bool)
+    chance = torch.ones(len(order), dtype=torch.float64)
+    while int(certain.sum()) < count:
+        chance = ordered * ((count - certain.sum()) / ordered[~certain].sum())
+        chance[certain] = 1.0
+        more = (chance >= 1) & ~certain
+        if not more.any():
+            break
+        certain |= more
+    steps = (chance.cumsum(0) + torch.rand((), dtype=torch.float64, generator=generator)).floor()
+    drawn = certain | (steps.diff(prepend=torch.zeros(1, dtype=torch.float64)) > 0)
+    return order[drawn], chance[drawn].clamp(max=1.0)
 
 
 @contextmanager

@@ -94,14 +94,20 @@ class SharedParts:
         return Estimate(float(part["sigma"]), standard_error=float(part["error"]), samples=DRAWS)
 
     def batch_gradients(self) -> Part:
-        """Statistics of gradients of 16 mini-batches of 32 training examples, each drawn anew.
+        """Of 16 mini-batches of 32 training examples, none in two of them as far as they reach.
 
-        norms (B,); squares (B,), the mean over coordinates of g_b²; deviations (B,), that of (g_b − mean g)²,
-        times B/(B − 1); variance_ratio, the mean over coordinates of Var / (mean² + eps), and variance_ratios
-        (B,), the same without each batch; losses (B, 7): at theta, after an ascent step of length .05, and of
-        .01 to 1 in five steps.
+        norms (B,) of their gradients; losses (B, 7): at theta, after an ascent step of length .05, and of .01
+        to 1 in five steps.
         """
         return self._part(["gradients", "training_data"], "batch_gradients")
+
+    def gradient_noise(self) -> Part:
+        """Over all batches of 32 examples: variance of gradients; noise_scale (1,); mean_square of the mean.
+
+        noise_scale is empty where the mean is 0. chances (n,) of the examples drawn; shares (n, 2): what each
+        adds to variance and noise_scale.
+        """
+        return self._part(["gradients", "training_data"], "gradient_noise")
 
     def scores(self) -> Tensor:
         """theta·(gradient of log p(y_n | x_n)) for at most 1024 training examples."""
@@ -112,10 +118,11 @@ class SharedParts:
         return self._part(["gradients", "training_data"], "input_gradients")["norms"]
 
     def information(self) -> Part:
-        """Of at most 256 examples: ratio, the sum of J_jj / (I_jj + eps); trace_j; least_i = min I_jj; eps.
+        """Of 256 examples drawn by size: ratio, sum of J_jj / (I_jj + eps); trace_j; least_i = min I_jj; eps.
 
-        left_out (groups, 4): the four without one group of examples each; left_out_rest (groups,): the ratio
-        without one group's random projection; traces (n,): the trace of I for single examples.
+        open: the share of the draw's spread that it leaves, 0 if all examples are in; left_out (groups, 4):
+        the four without one group of examples each; left_out_rest (groups,): the ratio without one group's
+        random projection; traces (n,): the trace of I for the first 256 examples of the fixed order.
         """
         return self._part(["gradients", "training_data"], "information")
 
