@@ -110,10 +110,16 @@ function networkMarks(x, y, hyperparameter, colour, template) {
   return traces;
 }
 
+// What measures of this suite are judged by.
+function truth() {
+  return RUNS.truth ?? { name: "gap", values: RUNS.gap };
+}
+
 function gaps(data, colour, hyperparameter) {
-  const traces = networkMarks(data.readings, RUNS.gap, hyperparameter, colour, `%{text}<br>${data.x} %{x:.5g}<br>gap %{y:.4f}<extra></extra>`);
+  const { name, values } = truth();
+  const traces = networkMarks(data.readings, values, hyperparameter, colour, `%{text}<br>${data.x} %{x:.5g}<br>${name} %{y:.4f}<extra></extra>`);
   return [traces, layout(colour, { height: 460, showlegend: true,
-    xaxis: axis(colour, { title: { text: data.x }, type: data.log ? "log" : "linear" }), yaxis: axis(colour, { title: { text: "gap" } }) })];
+    xaxis: axis(colour, { title: { text: data.x }, type: data.log ? "log" : "linear" }), yaxis: axis(colour, { title: { text: name } }) })];
 }
 
 function environments(data, colour) {
@@ -204,11 +210,33 @@ function combinations(data) {
     if (RUNS.converged[place] && data.readings[place] !== null) found.get(key).places.push(place);
   });
   const mean = (places, of) => places.reduce((sum, place) => sum + of[place], 0) / places.length;
-  return [table("", [...names, "networks", "mean reading", "mean gap"], [...found.values()].map(({ values, places }) =>
-    [...values, places.length, ...(places.length ? [String(Number(mean(places, data.readings).toPrecision(5))), mean(places, RUNS.gap).toFixed(3)] : ["–", "–"])]))];
+  return [table("", [...names, "networks", "mean reading", `mean ${truth().name}`], [...found.values()].map(({ values, places }) =>
+    [...values, places.length, ...(places.length ? [String(Number(mean(places, data.readings).toPrecision(5))), mean(places, truth().values).toFixed(3)] : ["–", "–"])]))];
 }
 
-const KINDS = { scatter, heatmaps, marginals, gaps, environments, boxes, shift, severities };
+// 004's Figure 3 (e)–(h): a panel per slice; colours tell statistics apart, filled and hollow marks families.
+function errors(data, colour) {
+  const traces = [], wide = innerWidth > 760, statistics = [...new Set(data.panels.flatMap((panel) => panel.series.map((one) => one.statistic)))];
+  const settings = { height: 760, grid: { rows: data.panels.length, columns: 1, pattern: "independent", ygap: 0.12 }, annotations: [], shapes: [],
+    legend: { orientation: "h", y: 1.08, yanchor: "bottom", x: 0 } };
+  data.panels.forEach((panel, i) => {
+    const end = i ? i + 1 : "", last = i === data.panels.length - 1;
+    panel.series.forEach((one) => {
+      const g = statistics.indexOf(one.statistic), f = data.families.indexOf(one.family);
+      traces.push({ x: data.measures, y: one.values, xaxis: `x${end}`, yaxis: `y${end}`, mode: "markers", name: `${one.statistic} of error, ${one.family}`,
+        legendgroup: `${one.statistic} ${one.family}`, showlegend: i === 0, cliponaxis: false,
+        marker: { color: GROUPS[g % 6], symbol: SYMBOLS[(g + 3 * Math.floor(f / 2)) % 6] + (f % 2 ? "-open" : ""), size: 7, opacity: 0.85 },
+        hovertemplate: `%{x}<br>${panel.title}, ${one.statistic} of error, ${one.family}<br>sign-error %{y:.3f}<extra></extra>` });
+    });
+    settings[`xaxis${end}`] = axis(colour, { type: "category", showticklabels: last && wide, tickangle: -90, tickfont: { size: 9 }, dtick: 1, range: [-0.7, data.measures.length - 0.3] });
+    settings[`yaxis${end}`] = axis(colour, { title: { text: "sign-error" }, range: [-0.02, 1.02], dtick: 0.25 });
+    settings.shapes.push({ type: "line", xref: `x${end} domain`, yref: `y${end}`, x0: 0, x1: 1, y0: 0.5, y1: 0.5, line: { color: colour.ink, width: 1, dash: "dash" } });
+    settings.annotations.push({ text: panel.title, xref: `x${end} domain`, yref: `y${end} domain`, x: 0, y: 1.01, yanchor: "bottom", showarrow: false, font: { size: 13 } });
+  });
+  return [traces, layout(colour, settings)];
+}
+
+const KINDS = { errors, scatter, heatmaps, marginals, gaps, environments, boxes, shift, severities };
 const TABLES = { heatmaps: heatmapTables, combinations };
 
 function draw(place) {
