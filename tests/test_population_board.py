@@ -220,6 +220,9 @@ def test_score_on_the_committed_table_reproduces_the_committed_board(run: Run) -
     assert len(rows) >= 86
     for row in rows:
         score = row["sign_error"]
+        if score is None:  # colours of grey images
+            assert row["measure"] not in {key[0] for key in numbers}
+            continue
         mean = numbers[row["measure"], "sign_error", "gap", "all", "mean"]
         for key in ("value", "low", "high"):
             assert mean[key] == pytest.approx(score[key], abs=1e-6)

@@ -126,7 +126,8 @@ def test_the_stored_error_is_that_of_the_stored_networks(finished) -> None:
     plan = plan_population(load_suite(str(folder / "truths.toml")))
     cells = {path.parent.name: path.parent for path in (folder / "store/cells").rglob("manifest.json")}
     one = plan.networks[5]
-    state = {k: v.double() for k, v in load_file(cells[one.network.key] / "final.safetensors").items()}
+    stack = load_file(cells[one.network.key] / "final.safetensors")
+    state = {name: values[one.place["place"]].double() for name, values in stack.items()}
     result = read_manifest(cells[one.network.key])["result"]
     pixels = load_file(cells[plan.heldout_data.key] / "digits.0.safetensors")
     x = (pixels["images"].double() / 255 - result["mean"]) / result["std"]

@@ -124,7 +124,9 @@ def test_another_image_side_of_the_domains_is_noticed() -> None:
 
 
 def test_other_seeds_of_the_worker_are_noticed() -> None:
-    problems = problems_after("seed_globals", "torch.manual_seed(seed)", "torch.manual_seed(seed + 1)")
+    problems = problems_after(
+        "seed_globals", "default_generator.manual_seed(seed)", "default_generator.manual_seed(seed + 1)"
+    )
     assert "reading" in problems
 
 
