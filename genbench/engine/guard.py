@@ -75,7 +75,10 @@ def run_pieces(
         for place in range(len(pieces)):
             done, verdict = watch.until_done(place)
             if done is not None:
-                yield place, watch.outcome(done)
+                outcome = watch.outcome(done)
+                if place + 1 < len(pieces):
+                    watch.go_on()
+                yield place, outcome
                 if learn is not None and done.imported:
                     learn(done.imported)
                 continue
@@ -117,13 +120,18 @@ class _Watch:
         os.set_blocking(output, False)
 
     def _begin(self, now: float) -> None:
-        """A piece begins: its clock, its memory and its output are its own."""
+        """A piece begins: its clock and its memory are its own."""
         self._began = now
         self._deadline = now + self._limits.seconds
         self._answering = 0.0
         self._base = _own_memory(self._pid)
         self._family_at = now + _FAMILY_SECONDS
+
+    def go_on(self) -> None:
+        """Let the next piece begin, now that all that this one printed was taken."""
         self._kept = b""
+        with contextlib.suppress(OSError):
+            self._channel.sendall(b"\n")
 
     def seconds(self) -> float:
         """Of the piece so far, without those spent on its requests."""

@@ -45,6 +45,7 @@ def run_child(
         known = len(sys.modules)
         for place, work in enumerate(pieces):
             if place:
+                _next_line(channel)  # what the last piece printed was taken: now this one may print
                 _forget_peak()
                 _send(channel, Begun(place))
             limit_memory(limits.memory)
@@ -169,15 +170,20 @@ def _where(trace: Any) -> str:
 def _asker(channel: int) -> Ask:
     def ask(request: PartRequest) -> PartReply:
         _send(channel, request)
-        received = b""
-        while not received.endswith(b"\n"):
-            data = os.read(channel, 1 << 16)
-            if not data:
-                os._exit(71)
-            received += data
-        return parse(received, PartReply)
+        return parse(_next_line(channel), PartReply)
 
     return ask
+
+
+def _next_line(channel: int) -> bytes:
+    """What the parent says next; without a parent there is nothing left to do."""
+    received = b""
+    while not received.endswith(b"\n"):
+        data = os.read(channel, 1 << 16)
+        if not data:
+            os._exit(71)
+        received += data
+    return received
 
 
 def _send(channel: int, message: object) -> None:
