@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 from safetensors.torch import load_file
 from torch import nn
 
@@ -18,13 +18,14 @@ from genbench.errors import UserError
 from genbench.plugin.offers import BackboneRequest
 from genbench.plugin.registry import load_registry
 from genbench.suites import load_suite, read_suite
-from genbench.testbed.adaptation import AdaptationRecipe, AdaptedNetwork, adapt, read_state, rounded_state
+from genbench.testbed.adaptation import AdaptedNetwork, adapt, read_state, rounded_state
 from genbench.testbed.cube import read_cube
 from genbench.testbed.heads import fit_heads
 from genbench.testbed.images import augment
 from genbench.testbed.judged import judge
 from genbench.testbed.kappa import conflict_kappa
 from genbench.testbed.plan import plan_testbed
+from genbench.testbed.step_types import AdaptationRecipe
 from genbench.testbed.steps import load_subject
 from genbench.testbed.suite import TestbedSuite
 

@@ -21,6 +21,12 @@ _BAND = 0.07
 """Share of empty measures that may pass a question at the nominal 5 %."""
 
 
+_permutations_option = click.option(
+    "--permutations", type=click.IntRange(min=1000), default=20_000, show_default=True,
+    help="Behind every p-value, the same for all measures.",
+)  # fmt: skip
+
+
 def _evidence(choice: SuiteChoice, quiet: bool, store: Path, **execution: Any) -> Evidence:
     """Out of the suite's pack, or else computed and stored as `genbench run` does."""
     from genbench.cli.cube import find_evidence
@@ -40,7 +46,7 @@ def _evidence(choice: SuiteChoice, quiet: bool, store: Path, **execution: Any) -
     "--higher-means", "meanings", multiple=True, metavar="better|worse|NAME:better",
     help="Which way measures point, all or one by name; `worse` unless genbench knows the measure.",
 )  # fmt: skip
-@click.option("--permutations", type=click.IntRange(min=1000), default=20_000, show_default=True)
+@_permutations_option
 @store_option
 @execution_options
 @common_options
@@ -151,7 +157,7 @@ def _shown(key: str, value: Any) -> str:
     "--measures", type=click.IntRange(min=10), default=1000, show_default=True,
     help="Empty measures of each kind, synthetic ones, and pairs of them for each difference.",
 )  # fmt: skip
-@click.option("--permutations", type=click.IntRange(min=1000), default=20_000, show_default=True)
+@_permutations_option
 @store_option
 @execution_options
 @common_options

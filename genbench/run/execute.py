@@ -26,7 +26,7 @@ __all__ = ["RunResult", "bring_to_end", "execute", "find_evidence", "require_rea
 Result = TypeVar("Result")
 
 
-class Running(TypedDict, total=False):
+class RunOptions(TypedDict, total=False):
     """How cells are brought to their end, whatever they are for."""
 
     jobs: int | None
@@ -73,7 +73,7 @@ def bring_to_end(
     store_path: Path,
     progress: Progress,
     use: Callable[[Store, dict[str, Outcome]], Result],
-    **how: Unpack[Running],
+    **how: Unpack[RunOptions],
 ) -> Result:
     """Compute all cells of `plan` that are not stored, then let `use` look at the store and the outcomes."""
     executor, limits = how.get("executor", "local"), how["limits"]
@@ -91,12 +91,12 @@ def bring_to_end(
             table.close()
 
 
-def execute(plan: Plan, store_path: Path, progress: Progress, **how: Unpack[Running]) -> RunResult:
+def execute(plan: Plan, store_path: Path, progress: Progress, **how: Unpack[RunOptions]) -> RunResult:
     """Bring all cells of `plan` to their end and score the measures."""
     return bring_to_end(plan, store_path, progress, partial(_result, plan), **how)
 
 
-def find_evidence(plan: Plan, store_path: Path, progress: Progress, **how: Unpack[Running]) -> Evidence:
+def find_evidence(plan: Plan, store_path: Path, progress: Progress, **how: Unpack[RunOptions]) -> Evidence:
     """The evidence alone, without a measure; computes only what the store does not have."""
     return bring_to_end(plan, store_path, progress, partial(_evidence, plan), **how)
 

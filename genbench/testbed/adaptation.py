@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from genbench.errors import UserError
+from genbench.testbed.step_types import AdaptationRecipe
 
-__all__ = ["AdaptationRecipe", "AdaptedNetwork", "Trace", "adapt", "read_state", "rounded_state"]
+__all__ = ["AdaptedNetwork", "Trace", "adapt", "read_state", "rounded_state"]
 
 
 class AdaptedNetwork(nn.Module):
@@ -33,26 +34,6 @@ class AdaptedNetwork(nn.Module):
         """(n, classes) logits."""
         logits: Tensor = self.head(self.backbone(images))
         return logits
-
-
-@dataclass(frozen=True)
-class AdaptationRecipe:
-    """How to adapt; the table [adapt] of a suite."""
-
-    method: str
-    """`finetune` trains everything, `frozen` the head alone."""
-    epochs: int
-    """At most this many."""
-    batch_size: int
-    learning_rate: float
-    """Of the backbone's weights, at its highest."""
-    head_learning_rate: float
-    weight_decay: float
-    stop_loss: float
-    """Training ends when an epoch's mean training loss is at most this."""
-    patience: int
-    """Training ends when that loss has not fallen for so many epochs."""
-    seed: int
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 __all__ = [
     "AdaptInputs",
+    "AdaptationRecipe",
     "AdaptedResult",
     "CubeInputs",
     "CubeResult",
@@ -92,23 +93,35 @@ class NoiseResult(Result, frozen=True, kw_only=True):
     recipe: list[NoiseLevel]
 
 
-class AdaptInputs(Inputs, frozen=True, kw_only=True):
-    """A backbone, and the table [adapt] of a suite."""
+class AdaptationRecipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to adapt; the table [adapt] of a suite."""
 
-    backbone: str
-    backbone_version: str
-    content: str
-    classes: int
     method: str
+    """`finetune` trains everything, `frozen` the head alone."""
     epochs: int
+    """At most this many."""
     batch_size: int
     learning_rate: float
+    """Of the backbone's weights, at its highest."""
     head_learning_rate: float
     weight_decay: float
     stop_loss: float
+    """Training ends when an epoch's mean training loss is at most this."""
     patience: int
+    """Training ends when that loss has not fallen for so many epochs."""
     seed: int
     """Of the order of batches."""
+
+
+class AdaptInputs(AdaptationRecipe, frozen=True, kw_only=True):
+    """A backbone, and how it is adapted."""
+
+    step: int
+    backbone: str
+    backbone_version: str
+    content: str
+    """What tells the weights found on this machine from others."""
+    classes: int
     head_seed: int
 
 

@@ -7,7 +7,6 @@ measures opens no file with anything held out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -21,7 +20,7 @@ from genbench.errors import UserError
 from genbench.plugin.offers import BackboneRequest, DegradationTask
 from genbench.plugin.registry import load_registry
 from genbench.subject.subject import TrainedNetwork
-from genbench.testbed.adaptation import AdaptationRecipe, AdaptedNetwork, adapt, read_state, rounded_state
+from genbench.testbed.adaptation import AdaptedNetwork, adapt, read_state, rounded_state
 from genbench.testbed.degradations.calibrate import calibrate, degrade
 from genbench.testbed.images import augment, chosen_images, load_data
 from genbench.testbed.judged import judge
@@ -116,9 +115,8 @@ def adapted_network(inputs: AdaptInputs, parents: Mapping[str, Path], out: Path)
     backbone = _backbone(inputs.backbone)
     pixels, labels = _images(parents["training"])
     network = AdaptedNetwork(backbone.module, backbone.feature_width, inputs.classes, inputs.head_seed)
-    recipe = AdaptationRecipe(**{f.name: getattr(inputs, f.name) for f in fields(AdaptationRecipe)})
     prepared = backbone.preprocess(pixels)
-    trace = adapt(network, prepared, labels, recipe)
+    trace = adapt(network, prepared, labels, inputs)
     network.load_state_dict(read_state(rounded_state(network)))
     with torch.inference_mode():
         logits = torch.cat([network(part) for part in prepared.split(_BATCH)])
