@@ -72,7 +72,8 @@ def needs_memory(subject) -> float:
 
 
 def needs_too_much(subject) -> float:
-    return float(torch.ones(2**30 // 4)[0])
+    # So much that no free piece of the heap that this process came with can hold it.
+    return float(torch.ones(2**33 // 4)[0])
 
 
 def hangs(subject) -> float:
