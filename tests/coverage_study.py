@@ -34,6 +34,7 @@ from torch import Tensor, nn
 import genbench
 from genbench.keys import derive_seed
 from genbench.plugin.registry import load_registry
+from genbench.subject.inputs import Inputs
 from genbench.subject.parts import LocalParts
 from genbench.subject.subject import TrainedNetwork
 
@@ -119,7 +120,7 @@ def trained(number: int, m: int, fresh: int = 0) -> TrainedNetwork:
                 optimizer.step()
         start = make()
         start.load_state_dict(initial)
-    return TrainedNetwork(name, model.eval(), start.eval(), inputs, labels, 10)
+    return TrainedNetwork(name, model.eval(), start.eval(), Inputs(inputs), labels, 10)
 
 
 def readings(
@@ -133,7 +134,7 @@ def readings(
     again = TrainedNetwork(
         name=network.name,
         final=network.model,
-        inputs=network.inputs[rows],
+        inputs=network.inputs.chosen(rows),
         labels=network.labels[rows],
         **about,
     )

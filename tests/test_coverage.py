@@ -18,6 +18,7 @@ from torch import nn
 import genbench
 from genbench.measures._estimates import expected_largest, jackknife, mean_over_examples, mean_over_rows
 from genbench.subject import hessian, information
+from genbench.subject.inputs import Inputs
 from genbench.subject.parts import LocalParts
 from genbench.subject.sampling import drawn_by_size, example_order, examples
 from genbench.subject.subject import TrainedNetwork
@@ -72,7 +73,7 @@ def test_subsets_nest_and_training_sets_of_other_sizes_share_them() -> None:
     assert sorted(order.tolist()) == list(range(1000))
     smaller = example_order(300)
     assert smaller.tolist() == [row for row in order.tolist() if row < 300]
-    network = TrainedNetwork("any", nn.Identity(), None, torch.arange(1000.0), torch.arange(1000), 2)
+    network = TrainedNetwork("any", nn.Identity(), None, Inputs(torch.arange(1000.0)), torch.arange(1000), 2)
     few, more = (set(examples(network, size)[1].tolist()) for size in (128, 256))
     assert len(few) == 128
     assert few < more

@@ -32,7 +32,7 @@ HOSTILE = {
         "    torch.manual_seed(1); torch.set_default_dtype(torch.float64); torch.nn.functional.relu = abs\n"
         "    for p in [*subject.model.parameters(), *subject._network.model.parameters()]:\n"
         "        p.data.zero_()\n"
-        "    subject._network.inputs.zero_(); subject.logits().zero_()\n"
+        "    subject._network.inputs[:].zero_(); subject.logits().zero_()\n"
         "    return 3.0",
         "ok",
         "",

@@ -18,6 +18,7 @@ from genbench.collection.weight_files import load_weights, read_weights
 from genbench.engine.store import read_manifest
 from genbench.errors import UserError, described, one_line
 from genbench.keys import file_hash
+from genbench.subject.inputs import Inputs
 from genbench.subject.subject import TrainedNetwork
 
 __all__ = ["load_network", "take_network", "training_data"]
@@ -74,7 +75,7 @@ def load_network(name: str, network: Path, training: Path) -> TrainedNetwork:
         name=name,
         final=model(_FINAL),
         initial=model(_INITIAL) if (network / _INITIAL).is_file() else None,
-        inputs=data["images"].clone(),
+        inputs=Inputs(data["images"].clone()),
         labels=data["labels"].clone(),
         classes=result["classes"],
         hyperparameters=result["hyperparameters"],

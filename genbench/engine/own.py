@@ -23,6 +23,10 @@ _TRIED = 16
 """Training inputs whose outputs are part of a fingerprint: what the code does, beside its weights."""
 
 
+_HASHED = 256
+"""Training inputs at a time that a fingerprint takes in."""
+
+
 class NoSubject(Exception):
     """Why the user's function gave no subject."""
 
@@ -48,6 +52,9 @@ def build_own(file: Path, function: str) -> TrainedNetwork:
 def fingerprint(network: TrainedNetwork) -> str:
     """sha256 of everything that readings depend on: data, weights, and what the modules are and do."""
     digest = hashlib.sha256()
+    digest.update(canonical_json(["inputs", str(network.inputs.dtype), list(network.inputs.shape)]).encode())
+    for part in network.inputs.split(_HASHED):
+        digest.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     for name, tensor in _tensors(network):
         value = tensor.detach().cpu().contiguous()
         digest.update(canonical_json([name, str(value.dtype), list(value.shape)]).encode())
@@ -59,7 +66,6 @@ def fingerprint(network: TrainedNetwork) -> str:
 
 
 def _tensors(network: TrainedNetwork) -> Iterator[tuple[str, Tensor]]:
-    yield "inputs", network.inputs
     yield "labels", network.labels
     for name, tensor in (network.trace or {}).items():
         yield f"trace {name}", tensor

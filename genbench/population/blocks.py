@@ -21,6 +21,7 @@ from genbench.population.networks import Shape, make_network
 from genbench.population.pools import Choice, TrainingSet, heldout_images, shifted_images, training_set
 from genbench.population.stacked import StackedNetworks
 from genbench.population.stacked_training import BlockRecipe, NetworkRecipe, StackedTraining, train_stacked
+from genbench.subject.inputs import Inputs
 from genbench.subject.subject import TrainedNetwork
 
 __all__ = ["judge_block", "load_member", "train_block"]
@@ -132,7 +133,7 @@ def load_member(name: str, network: Path, training: Path, place: int) -> Trained
         name=name,
         final=lambda: _model(shape, network / "final.safetensors", place),
         initial=lambda: _model(shape, network / "initial.safetensors", place),
-        inputs=data.images,
+        inputs=Inputs(data.images),
         labels=data.labels,
         classes=shape.classes,
         recorded=lambda: _trace(network / "trace.safetensors", place),

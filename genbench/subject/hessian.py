@@ -14,6 +14,7 @@ from genbench.subject.gradients import trainable
 from genbench.subject.sampling import double_backward, examples
 
 if TYPE_CHECKING:
+    from genbench.subject.inputs import Inputs
     from genbench.subject.parts import Part, PartSource
     from genbench.subject.subject import TrainedNetwork
 
@@ -103,7 +104,7 @@ def _probed(probe: Callable[[], float], most: int, enough: float) -> list[float]
     return found
 
 
-def _product(network: TrainedNetwork, inputs: Tensor, labels: Tensor) -> Product | None:
+def _product(network: TrainedNetwork, inputs: Inputs, labels: Tensor) -> Product | None:
     """v to H v, in micro-batches whose graphs fit; None if the loss is linear in theta."""
     theta = trainable(network.model)
     sizes = [p.numel() for p in theta]
@@ -154,7 +155,7 @@ def _weighed(
     return made, sum(size for place, size in kept.items() if place not in own)
 
 
-def _forms(network: TrainedNetwork, inputs: Tensor, vector: Tensor) -> Tensor:
+def _forms(network: TrainedNetwork, inputs: Inputs, vector: Tensor) -> Tensor:
     """vᵀG_n v = zᵀ(diag(p) − p pᵀ)z of every example, z the derivative of its logits along v.
 
     z comes from two reverse passes, because not every network can be differentiated forwards.

@@ -60,12 +60,13 @@ def log_evidence(network: TrainedNetwork, parts: PartSource, generator: torch.Ge
     classes), the same with one quarter of them left out: how far the randomness of the kernel goes. The draws
     are a function of architecture and S alone: networks that share both get the same, to the bit.
     """
-    size = evidence_examples(len(network.labels), network.inputs[0].numel())
+    size = evidence_examples(len(network.labels), network.inputs.shape[1:].numel())
     inputs, labels = examples(network, size)
     present = labels.unique()
     if len(present) < 2:
         raise NotApplicable("all training labels are equal")
-    groups = nngp_features(network.model, inputs, _seed(network.model, inputs, labels))
+    chosen = inputs[:]
+    groups = nngp_features(network.model, chosen, _seed(network.model, chosen, labels))
     signs = torch.where(labels == present[:, None], 1.0, -1.0).double()
     whole = _process(groups)
     sites = [_settled_sites(whole, part) for part in signs.split(_AT_ONCE)]

@@ -14,6 +14,7 @@ from genbench.subject.sampling import examples
 from genbench.subject.vectors import as_one_vector
 
 if TYPE_CHECKING:
+    from genbench.subject.inputs import Inputs
     from genbench.subject.parts import Part, PartSource
     from genbench.subject.subject import TrainedNetwork
 
@@ -69,7 +70,7 @@ def weight_noise(network: TrainedNetwork, parts: PartSource, generator: torch.Ge
     return {"clean": before, "log_likelihoods": torch.stack(likelihoods), "wrong": torch.stack(wrong)}
 
 
-def _judge(model: torch.nn.Module, inputs: Tensor, labels: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
+def _judge(model: torch.nn.Module, inputs: Inputs, labels: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
     def judge() -> tuple[Tensor, Tensor]:
         logits = torch.cat([model(x) for x in inputs.split(128)]).double()
         likelihood = logits.log_softmax(1).gather(1, labels[:, None])[:, 0]

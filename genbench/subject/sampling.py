@@ -13,6 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from genbench.keys import derive_seed
 
 if TYPE_CHECKING:
+    from genbench.subject.inputs import Inputs
     from genbench.subject.subject import TrainedNetwork
 
 __all__ = ["double_backward", "drawn_by_size", "example_order", "examples"]
@@ -29,13 +30,13 @@ def example_order(m: int) -> Tensor:
     return torch.randint(2**62, (m,), generator=generator).argsort()
 
 
-def examples(network: TrainedNetwork, size: int) -> tuple[Tensor, Tensor]:
+def examples(network: TrainedNetwork, size: int) -> tuple[Inputs, Tensor]:
     """The first `size` training examples of the fixed order; all of them if there are no more.
 
     The order is random, so consecutive ones are random groups, as the jackknife wants them.
     """
     rows = example_order(len(network.labels))[:size]
-    return network.inputs[rows], network.labels[rows]
+    return network.inputs.chosen(rows), network.labels[rows]
 
 
 def drawn_by_size(sizes: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

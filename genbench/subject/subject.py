@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,13 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from genbench.errors import NotApplicable
+from genbench.subject.fitting import bytes_per_example
 from genbench.subject.folding import FoldedNetwork, fold_batch_norm
+from genbench.subject.inputs import Inputs
 from genbench.subject.parts import LocalParts, PartSource
 from genbench.subject.responses import cut_network
 from genbench.subject.sampling import double_backward, examples
 from genbench.subject.shared import SharedParts
 
 __all__ = ["Subject", "TrainedNetwork"]
+
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -30,13 +34,37 @@ class TrainedNetwork:
     """The trained network, or what gives it when it is first asked for."""
     initial: nn.Module | Callable[[], nn.Module] | None
     """The same of the network as its training started, where known."""
-    inputs: Tensor
+    inputs: Inputs
     """Training inputs as the network takes them."""
     labels: Tensor
     classes: int
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     recorded: Mapping[str, Tensor] | Callable[[], Mapping[str, Tensor]] | None = None
     """What was recorded while it trained ("loss", "accuracy", each (epochs,)), or what gives it."""
+    device: torch.device = _CPU
+    """Where its weights, inputs and labels live."""
+
+    def on(self, device: torch.device) -> TrainedNetwork:
+        """The same network on `device`, moved there when it is first needed; itself if it is there."""
+        if device == self.device:
+            return self
+        return replace(
+            self,
+            final=lambda: copy.deepcopy(self.model).to(device),
+            initial=None if self.initial is None else lambda: copy.deepcopy(self._known_initial()).to(device),
+            inputs=self.inputs.to(device),
+            labels=self.labels.to(device),
+            device=device,
+        )
+
+    def _known_initial(self) -> nn.Module:
+        assert self.initial_model is not None
+        return self.initial_model
+
+    @cached_property
+    def bytes_per_example(self) -> int:
+        """What a forward pass keeps of one example for its backward pass."""
+        return bytes_per_example(self)
 
     @cached_property
     def trace(self) -> Mapping[str, Tensor] | None:
@@ -154,10 +182,11 @@ class Subject(SharedParts):
             name=name,
             final=model,
             initial=None if initial is None else copy.deepcopy(initial).eval(),
-            inputs=inputs,
+            inputs=Inputs(inputs),
             labels=labels,
             classes=classes,
             recorded=trace,
+            device=inputs.device,
         )
         return cls(network, LocalParts(network, seed), seed=seed, batch_size=batch_size)
 
@@ -196,6 +225,11 @@ class Subject(SharedParts):
     def hyperparameters(self) -> dict[str, Any]:
         """How the network was made, where known."""
         return dict(self._network.hyperparameters)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network, its inputs and its labels live; make tensors of your own there."""
+        return self._network.device
 
     @property
     def provides(self) -> frozenset[str]:
@@ -304,8 +338,12 @@ class Subject(SharedParts):
 
     @cached_property
     def generator(self) -> torch.Generator:
-        """Source of all randomness of this reading."""
-        return torch.Generator().manual_seed(self.seed)
+        """Source of all randomness of this reading.
+
+        It draws on the CPU, so that draws are the same on every device: `torch.randn(n, generator=
+        subject.generator, device="cpu").to(subject.device)`.
+        """
+        return torch.Generator("cpu").manual_seed(self.seed)
 
     def hessian_product(self, vector: list[Tensor]) -> list[Tensor]:
         """H·v for the Hessian H of the mean training cross-entropy in theta; `vector` as `parameters()`."""

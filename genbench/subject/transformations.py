@@ -41,7 +41,7 @@ def transformed_curve(
         raise NotApplicable(f"inputs of shape {tuple(inputs.shape[1:])} are not images")
     # What comes in from outside is black: the darkest value there is, as zeros are grey where pixels are
     # standardised.
-    black = network.inputs.amin(dim=(0, 2, 3))
+    black = torch.stack([x.amin(dim=(0, 2, 3)) for x in network.inputs.split(256)]).amin(0)
     alpha = torch.linspace(0, 1, _POINTS, dtype=torch.float64)
     either_way = (
         [(-a, a) for a in alpha.tolist()] if sweep == "folded" else [(2 * a - 1,) for a in alpha.tolist()]
@@ -49,7 +49,7 @@ def transformed_curve(
     with torch.no_grad():
         columns = [
             torch.stack(
-                [network.model(change(inputs, share, black)).argmax(1) == labels for share in set(shares)]
+                [network.model(change(inputs[:], share, black)).argmax(1) == labels for share in set(shares)]
             )
             .double()
             .mean(0)

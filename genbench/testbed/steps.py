@@ -19,6 +19,7 @@ from genbench.engine.steps import read_result
 from genbench.errors import UserError
 from genbench.plugin.offers import BackboneRequest, DegradationTask
 from genbench.plugin.registry import load_registry
+from genbench.subject.inputs import Inputs
 from genbench.subject.subject import TrainedNetwork
 from genbench.testbed.adaptation import AdaptedNetwork, adapt, read_state, rounded_state
 from genbench.testbed.degradations.calibrate import calibrate, degrade
@@ -202,7 +203,7 @@ def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
         name=name,
         final=adapted.eval(),
         initial=lambda: _network(_backbone(name), result).eval(),
-        inputs=backbone.preprocess(pixels),
+        inputs=Inputs(pixels, backbone.preprocess),
         labels=labels,
         classes=result.classes,
         hyperparameters={"weights": result.weights},

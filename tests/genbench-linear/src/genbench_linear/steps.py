@@ -12,6 +12,7 @@ from torch import nn
 
 from genbench.plugin import DataRequest
 from genbench.plugin.registry import load_registry
+from genbench.subject.inputs import Inputs
 from genbench.subject.subject import TrainedNetwork
 
 Folders = Mapping[str, Path]
@@ -58,7 +59,7 @@ def load(name: str, network: Path, training: Path) -> TrainedNetwork:
     """A network as measures see it."""
     data = load_file(training / "images.safetensors")
     final, initial = (_classifier(network / f"{one}.safetensors") for one in ("final", "initial"))
-    return TrainedNetwork(name, final, initial, data["images"], data["labels"], CLASSES)
+    return TrainedNetwork(name, final, initial, Inputs(data["images"]), data["labels"], CLASSES)
 
 
 def _classifier(weights: Path | None = None) -> nn.Module:
