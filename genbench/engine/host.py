@@ -98,6 +98,8 @@ class ReadingHost:
         """The network that is held."""
         if self._network is None:
             self._network = load_network(self._place)
+            # Every reading asks for it; a child, which copies the pages it touches, would take twice as long.
+            _ = self._network.finite
         return self._network
 
     def read(
