@@ -20,6 +20,8 @@ __all__ = ["NurseryEnded", "Worker", "Workers"]
 _ENVIRONMENT = {
     # Until a guarded process sets torch's own: one that has started threads cannot be forked.
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+    # Threads that wait do not spin: where another process has the core, a spinning one takes its time away.
+    "OMP_WAIT_POLICY": "PASSIVE",
     # What cuBLAS needs to give the same bits twice.
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
 }

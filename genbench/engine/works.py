@@ -71,7 +71,7 @@ class OwnReadings:
 
     @cached_property
     def _kept(self) -> Kept:
-        return _moved(self._given, self._network)
+        return _usable(self._given, self._network)
 
     def take(self, reading: Reading, ask: Ask) -> Found:
         """A piece of work."""
@@ -80,21 +80,17 @@ class OwnReadings:
         return take(self._measures[reading.measure], reading, self._network, parts)
 
 
-def _moved(kept: Kept, network: TrainedNetwork) -> Kept:
-    """Parts that a host keeps on the CPU, where the network is."""
-    if network.device.type == "cpu":
-        return kept
-    return {
-        label: ({name: tensor.to(network.device) for name, tensor in part.items()}, seconds)
-        for label, (part, seconds) in kept.items()
-    }
+def _usable(kept: Kept, network: TrainedNetwork) -> Kept:
+    """The parts that a host keeps, which are on the CPU; elsewhere none: they are asked for, or computed."""
+    return kept if network.device.type == "cpu" else {}
 
 
 def take_plugins(
     measure: Measure, reading: Reading, network: TrainedNetwork, ask: Ask, *, shared: bool = True
 ) -> Found:
     """A reading by a plugin's measure, which asks for genbench's parts and, if `shared`, for the plugin's."""
-    return take(measure, reading, network.on(compute_device()), _parts(ask, shared=shared))
+    here = network.on(compute_device())
+    return take(measure, reading, here, _parts(ask, here, shared=shared))
 
 
 def compute_for_plugins(
@@ -103,7 +99,7 @@ def compute_for_plugins(
     """A part by genbench's own code, into a file."""
     seed_globals(work.part_seed)
     here = network.on(compute_device())
-    parts = CountedParts(_moved(kept, here), refusals, asked(ask))
+    parts = CountedParts(_usable(kept, here), refusals, asked(ask, here.device))
     return timed_part(here, work.part_seed, parts, work.name, work.options, Path(work.file))
 
 
@@ -111,13 +107,14 @@ def compute_shared(network: TrainedNetwork, function: str, seed: int, ask: Ask) 
     """What a function of a plugin gives its measures to share; the plugin is imported."""
     seed_globals(seed)
     module, _, name = function.partition(":")
-    subject = Subject(network.on(compute_device()), _parts(ask), seed=seed)
+    here = network.on(compute_device())
+    subject = Subject(here, _parts(ask, here), seed=seed)
     value, used = compute_own(getattr(sys.modules[module], name), subject, seed)
     return {"value": value, "used": sorted(used)}
 
 
-def _parts(ask: Ask, *, shared: bool = True) -> CountedParts:
-    return CountedParts({}, {}, asked(ask), ask if shared else None)
+def _parts(ask: Ask, network: TrainedNetwork, *, shared: bool = True) -> CountedParts:
+    return CountedParts({}, {}, asked(ask, network.device), ask if shared else None)
 
 
 def step_work(task: Task) -> Callable[[Ask], Mapping[str, Any]]:
