@@ -99,7 +99,7 @@ def find_evidence(
     suite = choice.load()
     if cubes:
         kind_of(suite).require_cubes(suite)
-    how = execution.settle(quiet=quiet)
+    how = execution.settle()
     plan = make_plan(suite, [], pack=choice.pack(suite))
     require_ready(plan, execution.executor)
     with make_progress(plan, store, jobs=workers_of(plan, store, how), quiet=quiet) as progress:

@@ -31,7 +31,7 @@ class Execution:
     memory: str | None = None
     executor: str = "local"
 
-    def settle(self, *, quiet: bool = False) -> RunOptions:
+    def settle(self) -> RunOptions:
         """Look for the device, and compute so from now on; says which device it is unless that is plain.
 
         Before anything is planned, because features in bfloat16 have keys of their own.
@@ -41,7 +41,7 @@ class Execution:
         from genbench.engine.devices import choose_device
 
         device = choose_device(self.device)
-        if self.device != "cpu" and not quiet:
+        if self.device != "cpu":
             click.echo(f"device: {device}", err=True)
         jobs, threads = workers_and_threads(self.jobs, self.threads)
         compute = Compute(device.name, threads, self.autocast)

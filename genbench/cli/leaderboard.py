@@ -149,7 +149,7 @@ def verify(
     from genbench.leaderboard.verify import check_conformance, remember, suite_records, verify_sample
 
     folders = _folders(to, records)
-    how = execution.settle(quiet=as_json)
+    how = execution.settle()
     found = suite_records(folders.records, suite)
     agreements = (
         verify_sample(found, sample, seed=seed, slowest=slowest or float("inf"), quiet=as_json, **how)

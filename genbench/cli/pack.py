@@ -132,7 +132,7 @@ def _from_scratch(
     from genbench.run.execute import bring_to_end, require_ready, workers_of
     from genbench.run.plan import make_plan
 
-    how = execution.settle(quiet=quiet)
+    how = execution.settle()
     plan = make_plan(suite, [])
     whole = replace(plan, evidence=plan.evidence.with_all_kept())
     require_ready(whole, execution.executor)

@@ -59,7 +59,7 @@ def read(
     if all_measures:
         named = {entry.item.name for entry in entries}
         entries += [e for e in load_registry().measures.values() if e.item.name not in named]
-    how = execution.settle(quiet=as_json)
+    how = execution.settle()
     with read_progress(quiet=as_json or len(entries) <= _FEW) as progress:
         found = read_network(Path(path), function, entries, store, progress, seed=seed, **how)
     rows = [_row(name, outcome) for name, outcome in found.items()]

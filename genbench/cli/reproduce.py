@@ -46,7 +46,7 @@ def reproduce(
     if not as_json:
         seconds = sum(reading.seconds + reading.shared_seconds for reading in record.readings)
         click.echo(f"{name} on {suite}: {len(subjects)} readings, which took {seconds:.3g} s", err=True)
-    how = execution.settle(quiet=as_json)
+    how = execution.settle()
     found = recompute({name: subjects}, suite, store=store, quiet=as_json, **how)
     agreements = compare(record, found)
     differs = what_differs(record, entry)

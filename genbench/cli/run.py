@@ -75,7 +75,7 @@ def run(
         check_page_path(report)
     if table is not None:
         check_table_path(table)
-    how = execution.settle(quiet=as_json)
+    how = execution.settle()
     plan_ = _plan(choice, specs, all_measures, store)
     if records is not None:
         from genbench.records.write import require_recordable
@@ -119,7 +119,7 @@ def plan(
     from genbench.run.execute import workers_of
     from genbench.run.forecast import estimate
 
-    how = execution.settle(quiet=as_json)
+    how = execution.settle()
     plan_ = _plan(choice, specs, all_measures, store)
     forecast = estimate(plan_, store, workers_of(plan_, store, how))
     if as_json:
