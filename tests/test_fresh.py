@@ -31,6 +31,12 @@ def build(seed=0):
 
 def unseeded():
     return build(torch.seed() % 2**32)
+
+def elsewhere():
+    import dataclasses
+    subject = build()
+    subject._network = dataclasses.replace(subject._network, device=torch.device("cuda:0"))
+    return subject
 """
 
 PLUGIN = """
@@ -164,3 +170,8 @@ def test_a_network_that_is_another_each_time_is_refused(own, tmp_path) -> None:
     place = NetworkPlace("", builder=Builder(builder.file, "unseeded", builder.fingerprint))
     with pytest.raises(NoSubject, match="another network each time"):
         load_network(place)
+
+
+def test_a_network_on_a_gpu_is_refused_because_nothing_could_be_forked_from_there(own, tmp_path) -> None:
+    with pytest.raises(NoSubject, match="it used cuda:0; build the network on the CPU"):
+        build_own(tmp_path / "mynet.py", "elsewhere")

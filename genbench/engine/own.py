@@ -46,7 +46,13 @@ def build_own(file: Path, function: str) -> TrainedNetwork:
         raise NoSubject(
             f"it returned {type(subject).__name__}; return genbench.Subject.from_module(model, data=(x, y))"
         )
-    return subject._network
+    network = subject._network
+    if network.device.type != "cpu" or torch.cuda.is_initialized():
+        raise NoSubject(
+            f"it used {'a GPU' if network.device.type == 'cpu' else network.device}; build the network on the "
+            "CPU and name the device with --device"
+        )
+    return network
 
 
 def fingerprint(network: TrainedNetwork) -> str:
