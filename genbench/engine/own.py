@@ -48,10 +48,8 @@ def build_own(file: Path, function: str) -> TrainedNetwork:
         )
     network = subject._network
     if network.device.type != "cpu" or torch.cuda.is_initialized():
-        raise NoSubject(
-            f"it used {'a GPU' if network.device.type == 'cpu' else network.device}; build the network on the "
-            "CPU and name the device with --device"
-        )
+        where = "a GPU" if network.device.type == "cpu" else str(network.device)
+        raise NoSubject(f"it used {where}; build the network on the CPU and name the device with --device")
     return network
 
 
