@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 from genbench.authoring import package_files
 from genbench.conformance.kit import CheckReport, CheckResult
@@ -127,7 +128,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckReport]:
             f"def candidate(subject):\n    'Summary.'\n{body}\n"
         )
         entries[body] = find_measure(str(file))
-    limits = asdict(Limits(20, 2**31))
+    limits = to_builtins(Limits(20, 2**31))
     requests = [
         json.dumps({"source": asdict(entry.source), "measure": entry.item.name, "limits": limits})
         for (entry,) in entries.values()

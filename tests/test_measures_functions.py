@@ -21,6 +21,7 @@ import genbench
 from genbench.measures.compression import adaptive_code_bits
 from genbench.measures.perturbation import davies_bouldin, gi_scores, pal_areas
 from genbench.plugin.registry import load_registry
+from genbench.subject.inputs import Inputs
 from genbench.subject.nngp import evidence_examples, log_orthant_probabilities, nngp_features
 from genbench.subject.responses import paired
 
@@ -113,7 +114,7 @@ def test_davies_bouldin_agrees_with_scikit_learn() -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 6, (200,), generator=generator)
     points = torch.randn(200, 5, generator=generator).double() + labels[:, None]
-    assert davies_bouldin(points, labels) == pytest.approx(davies_bouldin_score(points, labels), rel=1e-9)
+    assert davies_bouldin(points @ points.T, labels) == pytest.approx(davies_bouldin_score(points, labels), rel=1e-9)
 
 
 def test_dbi_mixup_is_the_product() -> None:
@@ -203,7 +204,7 @@ def test_evidence_of_fifty_points_against_a_dense_reference() -> None:
 def test_kernel_of_a_linear_network_in_closed_form() -> None:
     """torch draws weights and biases of a linear layer from U(−1/√d, 1/√d): K(x, x') ∝ x·x' + 1."""
     inputs = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
-    groups = [group for seed in range(12) for group in nngp_features(nn.Linear(3, 9), inputs, seed)]
+    groups = [group for seed in range(12) for group in nngp_features(nn.Linear(3, 9), Inputs(inputs), seed)]
     outputs = torch.cat(groups, 1).flatten(1)
     found = outputs @ outputs.T
     expected = (inputs @ inputs.T + 1).double()

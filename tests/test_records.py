@@ -57,7 +57,9 @@ def make_record(name: str, values: Mapping[str, float | None], **about: Any) -> 
                 s: networks[s].files["final.safetensors"].sha256 for s in evidence.suite.backbones
             },
             "packages": package_versions(),
-            "platform": {"system": "Linux", "machine": "x86_64", "libc": "", "python": "3.11"},
+            "platform": {
+                "system": "Linux", "machine": "x86_64", "libc": "", "python": "3.11", "processor": "",
+            },
             "seeds": {"bootstrap": evidence.suite.bootstrap_seed}, "git": None,
             "command": f"genbench run --suite mini --measure {name}",
         },
@@ -66,7 +68,7 @@ def make_record(name: str, values: Mapping[str, float | None], **about: Any) -> 
                 "subject": subject, "status": "not_applicable" if values[subject] is None else "ok",
                 "reason": "no value here" if values[subject] is None else "", "value": values[subject],
                 "detail": {}, "seconds": 0.5, "shared_seconds": 0.25, "peak_bytes": 1000, "seed": 1,
-                "key": SHA,
+                "key": SHA, "device": "cuda NVIDIA T4", "threads": 2,
             }
             for subject in evidence.suite.backbones
         ],
@@ -128,7 +130,19 @@ def test_a_sound_record_is_taken(record, evidence, tmp_path) -> None:
     assert msgspec.to_builtins(read_record(write(tmp_path, record), evidence)) == record
 
 
-def test_subsets_and_changed_suites_cannot_be_recorded() -> None:
+def test_a_record_older_than_devices_means_one_thread_of_the_cpu(record, evidence, tmp_path) -> None:
+    (new,) = {(r.cost.device, r.cost.threads) for r in result_of(convert(record, Record)).outcomes.values()}
+    assert new == ("cuda NVIDIA T4", 2)
+    for reading in record["readings"]:
+        del reading["device"], reading["threads"]
+    del record["provenance"]["platform"]["processor"]
+    record["sha256"] = body_hash(record)
+    old = read_record(write(tmp_path, record), evidence)
+    assert {(reading.device, reading.threads) for reading in old.readings} == {("cpu", 1)}
+
+
+def test_subsets_and_changed_suites_cannot_be_recorded(monkeypatch) -> None:
+    from genbench.engine import compute
     from genbench.suites import load_suite
 
     require_recordable(load_suite("mini"))
@@ -136,6 +150,9 @@ def test_subsets_and_changed_suites_cannot_be_recorded() -> None:
         require_recordable(load_suite("digits", quick=True))
     with pytest.raises(UserError, match="is not mini as others run it"):
         require_recordable(load_suite("mini", changes={"testbed.kappa": "cohen"}))
+    monkeypatch.setattr(compute, "_current", compute.Compute(autocast=True))
+    with pytest.raises(UserError, match="drop --autocast"):
+        require_recordable(load_suite("mini"))
 
 
 # -- what is refused ---------------------------------------------------------------------------------
@@ -173,6 +190,15 @@ def rehashed(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def each_reading(**fields: Any) -> Callable[[dict[str, Any]], None]:
+    def change(record: dict[str, Any]) -> None:
+        for reading in record["readings"]:
+            reading.update(fields)
+        record["sha256"] = body_hash(record)
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -197,6 +223,8 @@ def rehashed(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (rehashed("cost.seconds", 0.0), "cost"),
         (rehashed("plugin.kind", "built-in"), "genbench has none of that name"),
         (rehashed("measure.summary", "x" * 10_000), "is too long"),
+        (each_reading(device="<b>cuda</b>"), "does not match"),
+        (each_reading(threads=0), "is not >= 1"),
     ],
 )  # fmt: skip
 def test_a_tampered_record_is_refused(record, evidence, tmp_path, change, sentence) -> None:

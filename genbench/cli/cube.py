@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genbench.cli.common import common_options, parse_memory, store_option
-from genbench.cli.run import execution_options
+from genbench.cli.common import common_options, store_option
+from genbench.cli.execution import Execution, execution_options
 from genbench.cli.suite_options import SuiteChoice, suite_options
 from genbench.display.tables import print_json
 
@@ -35,10 +35,7 @@ __all__ = ["cube", "find_evidence"]
 def cube(
     choice: SuiteChoice,
     store: Path,
-    jobs: int | None,
-    timeout: float,
-    memory: str | None,
-    executor: str,
+    execution: Execution,
     full: bool,
     export: Path | None,
     figures: Path | None,
@@ -60,7 +57,7 @@ def cube(
 
     if export is not None:
         check_export(export)
-    evidence = find_evidence(choice, store, jobs, timeout, memory, executor, quiet=as_json)
+    evidence = find_evidence(choice, store, execution, quiet=as_json)
     suite, pack, families = evidence.suite, evidence.pack, evidence.families()
     resolved = evidence.resolved()
     written = [] if export is None else export_cubes(families, export)
@@ -88,26 +85,22 @@ def cube(
 def find_evidence(
     choice: SuiteChoice,
     store: Path,
-    jobs: int | None,
-    timeout: float,
-    memory: str | None,
-    executor: str,
+    execution: Execution,
     *,
     quiet: bool,
     cubes: bool = True,
 ) -> Evidence:
     """The evidence of the suite that the options choose; a `UserError` if it must have cubes and has none."""
-    from genbench.engine.guard import Limits
     from genbench.report.progress import make_progress
-    from genbench.run.execute import find_evidence, require_ready
+    from genbench.run.execute import find_evidence, require_ready, workers_of
     from genbench.run.plan import make_plan
     from genbench.suites.kind import kind_of
 
     suite = choice.load()
     if cubes:
         kind_of(suite).require_cubes(suite)
+    how = execution.settle()
     plan = make_plan(suite, [], pack=choice.pack(suite))
-    limits = Limits(timeout, parse_memory(memory))
-    require_ready(plan, executor)
-    with make_progress(plan, store, jobs=jobs, quiet=quiet) as progress:
-        return find_evidence(plan, store, progress, jobs=jobs, limits=limits, executor=executor)
+    require_ready(plan, execution.executor)
+    with make_progress(plan, store, jobs=workers_of(plan, store, how), quiet=quiet) as progress:
+        return find_evidence(plan, store, progress, **how)

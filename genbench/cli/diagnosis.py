@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import msgspec
+
+from genbench.engine.devices import Devices
 from genbench.plugin.registry import load_registry
 
 __all__ = ["Finding", "examine"]
@@ -78,7 +81,9 @@ def _packages() -> Iterator[Finding]:
             yield Finding(name, "problem", f"not installed; run: pip install {name}")
 
 
-_COMPUTES = "import torch; torch.ones(2).sum().item()"
+_COMPUTES = (
+    "import torch; torch.ones(2).sum().item(); from genbench.engine.devices import write_devices as w; w()"
+)
 _AS_A_USERS_FILE = (
     "import sys, pathlib, genbench.plugin.registry as r; r.load_file(pathlib.Path(sys.argv[1]))"
 )
@@ -86,28 +91,43 @@ _AS_A_USERS_FILE = (
 
 def _libraries() -> Iterator[Finding]:
     """That torch computes, and that a file of the user's, run as genbench runs it, can import timm."""
-    problem = _run(_COMPUTES)
+    problem, said = _run(_COMPUTES)
     if problem:
         yield Finding("torch works", "problem", f"{problem}; reinstall torch")
         return
     yield Finding("torch works", "ok", "imports and computes")
+    yield _devices(said)
     with tempfile.TemporaryDirectory(prefix="genbench-") as folder:
         file = Path(folder) / "network.py"
         file.write_text("import timm\nimport torchvision\n")
-        problem = _run(_AS_A_USERS_FILE, str(file))
+        problem, _ = _run(_AS_A_USERS_FILE, str(file))
     remedy = "reinstall torch, torchvision and timm so that they fit each other"
     detail = f"{problem}; {remedy}" if problem else "import in a file such as genbench read takes"
     yield Finding("timm and torchvision work", "problem" if problem else "ok", detail)
 
 
-def _run(code: str, *arguments: str) -> str:
-    """What went wrong with `code` in a process of its own: a broken library may crash the interpreter."""
+def _devices(said: str) -> Finding:
+    devices = msgspec.json.decode(said, type=Devices)
+    names = [
+        f"{one}, {one.free / 2**30:.0f} GiB free" if one.free is not None else str(one)
+        for one in devices.found
+    ]
+    note = f"; {devices.problem}" if devices.problem else ""
+    return Finding("devices", "note" if note else "ok", f"{'; '.join(names)}; torch {devices.torch}{note}")
+
+
+def _run(code: str, *arguments: str) -> tuple[str, str]:
+    """What went wrong with `code` in a process of its own, and what it said.
+
+    A broken library may crash the interpreter.
+    """
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300, check=False
     )
     if not done.returncode:
-        return ""
-    return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return "", done.stdout
+    problem = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    return problem, done.stdout
 
 
 def _plugins() -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genbench.cli.common import common_options, store_option
-from genbench.cli.run import execution_options
+from genbench.cli.execution import Execution, execution_options
 from genbench.cli.suite_options import SuiteChoice, suite_options
 from genbench.display.tables import fitting_columns, print_json, print_table
 
@@ -27,7 +27,7 @@ _permutations_option = click.option(
 )  # fmt: skip
 
 
-def _evidence(choice: SuiteChoice, quiet: bool, store: Path, **execution: Any) -> Evidence:
+def _evidence(choice: SuiteChoice, quiet: bool, store: Path, execution: Execution) -> Evidence:
     """Out of the suite's pack, or else computed and stored as `genbench run` does."""
     from genbench.cli.cube import find_evidence
     from genbench.suites.kind import kind_of
@@ -36,7 +36,7 @@ def _evidence(choice: SuiteChoice, quiet: bool, store: Path, **execution: Any) -
     pack = choice.pack(suite)
     if pack is not None:
         return kind_of(suite).packed_evidence(suite, pack)
-    return find_evidence(choice, store, **execution, quiet=quiet, cubes=False)
+    return find_evidence(choice, store, execution, quiet=quiet, cubes=False)
 
 
 @click.command()
@@ -55,8 +55,9 @@ def judge(
     choice: SuiteChoice,
     meanings: tuple[str, ...],
     permutations: int,
+    store: Path,
+    execution: Execution,
     as_json: bool,
-    **execution: Any,
 ) -> None:
     """Judge readings that were computed elsewhere.
 
@@ -71,7 +72,7 @@ def judge(
 
     # Evidence may take a while to compute: first what can be wrong with the file.
     frame = read_readings(readings)
-    evidence = _evidence(choice, as_json, **execution)
+    evidence = _evidence(choice, as_json, store, execution)
     everything = evidence.networks
     values = readings_of(frame, readings, everything, evidence.suite.title)
     known_measures = {name: entry.item for name, entry in load_registry().measures.items()}
@@ -120,13 +121,13 @@ def show_verdicts(board: Any, baselines: Any, title: str) -> None:
 @store_option
 @execution_options
 @common_options
-def networks(choice: SuiteChoice, as_json: bool, **execution: Any) -> None:
+def networks(choice: SuiteChoice, store: Path, execution: Execution, as_json: bool) -> None:
     """List the networks of a suite and what may be known of them.
 
     Names as `genbench judge` takes them, architecture, weights, settings and how training ended; never what a
     network did on held-out data.
     """
-    evidence = _evidence(choice, as_json, **execution)
+    evidence = _evidence(choice, as_json, store, execution)
     records = [{"network": name, **facts} for name, facts in evidence.public().items()]
     if as_json:
         print_json(records)
@@ -161,7 +162,9 @@ def _shown(key: str, value: Any) -> str:
 @store_option
 @execution_options
 @common_options
-def calibrate(choice: SuiteChoice, measures: int, permutations: int, as_json: bool, **execution: Any) -> None:
+def calibrate(
+    choice: SuiteChoice, measures: int, permutations: int, store: Path, execution: Execution, as_json: bool
+) -> None:
     """Test the answers of a suite with measures that say nothing, or a known amount.
 
     How many empty measures pass a question that they must fail, how often 95 % intervals hold the sign-error
@@ -170,7 +173,7 @@ def calibrate(choice: SuiteChoice, measures: int, permutations: int, as_json: bo
     from genbench.scoring.calibrate import calibrate as calibrate_networks
     from genbench.scoring.questions import QUESTIONS
 
-    evidence = _evidence(choice, as_json, **execution)
+    evidence = _evidence(choice, as_json, store, execution)
     found = calibrate_networks(
         evidence.known_networks(), measures, permutations=permutations, seed=evidence.suite.bootstrap_seed
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from genbench.cli.common import common_options
+from genbench.cli.execution import Execution, local_execution_options
 from genbench.display.tables import print_json
 
 if TYPE_CHECKING:
@@ -124,8 +125,7 @@ def accept(submission: Path, records: Path | None, to: Path, as_json: bool) -> N
 @click.option(
     "--check", "checked", multiple=True, metavar="MEASURE", help="Also run the conformance kit on it."
 )
-@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Worker processes.  [default: one per core]")
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds of one reading.")
+@local_execution_options
 @common_options
 def verify(
     records: Path | None,
@@ -135,8 +135,7 @@ def verify(
     seed: int,
     slowest: float | None,
     checked: tuple[str, ...],
-    jobs: int | None,
-    timeout: float,
+    execution: Execution,
     as_json: bool,
 ) -> int:
     """Recompute random readings and compare.
@@ -146,28 +145,25 @@ def verify(
     """
     from msgspec import to_builtins
 
-    from genbench.cli.common import parse_memory
     from genbench.engine.guard import Limits
     from genbench.leaderboard.verify import check_conformance, remember, suite_records, verify_sample
 
     folders = _folders(to, records)
-    limits = Limits(timeout, parse_memory(None))
+    how = execution.settle()
     found = suite_records(folders.records, suite)
     agreements = (
-        verify_sample(
-            found, sample, seed=seed, limits=limits, slowest=slowest or float("inf"), jobs=jobs, quiet=as_json
-        )
+        verify_sample(found, sample, seed=seed, slowest=slowest or float("inf"), quiet=as_json, **how)
         if sample
         else []
     )
-    kit = {name: check_conformance(name, Limits(60.0, limits.memory)) for name in checked}
+    kit = {name: check_conformance(name, Limits(60.0, how["limits"].memory)) for name in checked}
     remember(folders.trust, found, agreements, kit)
     good = all(one.agrees for one in agreements) and all(entry.passed for entry in kit.values())
     if as_json:
         rows = [
             {
                 "measure": one.measure, "subject": one.subject, "recorded": one.recorded, "found": one.found,
-                "same_bits": one.same_bits, "agrees": one.agrees,
+                "same_bits": one.same_bits, "agrees": one.agrees, "tolerance": one.tolerance,
             }
             for one in agreements
         ]  # fmt: skip

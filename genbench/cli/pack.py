@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from genbench.cli.common import common_options, parse_memory, store_option
-from genbench.cli.run import execution_options
+from genbench.cli.common import common_options, store_option
+from genbench.cli.execution import Execution, execution_options
 from genbench.cli.suite_options import SuiteChoice, suite_options
 from genbench.display.tables import print_json, print_table
 
@@ -42,13 +42,14 @@ def build(
     target: Path,
     version: int,
     store: Path,
+    execution: Execution,
     as_json: bool,
-    **execution: Any,
 ) -> None:
     """Build a suite's evidence and write it as a pack.
 
     Whoever has the folder uses it with `genbench run --pack DIR`.
     """
+    from genbench.engine.compute import current
     from genbench.engine.scheduler import provenance
     from genbench.packs.pack import read_pack
     from genbench.suites.evidence_packs import build_pack
@@ -57,9 +58,12 @@ def build(
 
     def write(plan: EvidencePlan, opened: Store) -> None:
         machine = {key: value for key, value in provenance().items() if key != "time"}
+        device, threads = current().device.partition(":")[0], current().threads
+        if (device, threads) != ("cpu", 1):  # as in packs that say nothing of it
+            machine |= {"device": device, "threads": threads}
         build_pack(suite, plan, opened, target, machine, version)
 
-    _from_scratch(suite, store, as_json, write, **execution)
+    _from_scratch(suite, store, as_json, write, execution)
     made = read_pack(target)
     size = sum(file.stat().st_size for file in target.iterdir())
     if as_json:
@@ -73,12 +77,12 @@ def build(
 @store_option
 @execution_options
 @common_options
-def verify(choice: SuiteChoice, store: Path, as_json: bool, **execution: Any) -> int:
+def verify(choice: SuiteChoice, store: Path, execution: Execution, as_json: bool) -> int:
     """Build a suite's evidence anew and compare it with its pack.
 
-    On the machine that built the pack everything agrees to the bit; elsewhere every statistic of a cube
-    must agree to 1e-3, and networks trained from scratch are others. Give a fresh --store to rebuild what
-    this one already has.
+    On the machine that built the pack, with as many threads, everything agrees to the bit; elsewhere every
+    statistic of a cube must agree to 1e-3, and networks trained from scratch are others. Give a fresh --store
+    to rebuild what this one already has.
     """
     from genbench.errors import UserError
     from genbench.suites.kind import kind_of
@@ -92,7 +96,7 @@ def verify(choice: SuiteChoice, store: Path, as_json: bool, **execution: Any) ->
     def check(plan: EvidencePlan, opened: Store) -> None:
         found.extend(kind_of(suite).compare_pack(pack_, plan, opened))
 
-    _from_scratch(suite, store, as_json, check, **execution)
+    _from_scratch(suite, store, as_json, check, execution)
     rows = [
         {
             "evidence": one.name,
@@ -119,31 +123,18 @@ def _from_scratch(
     store: Path,
     quiet: bool,
     use: Callable[[EvidencePlan, Store], None],
-    *,
-    jobs: int | None,
-    timeout: float,
-    memory: str | None,
-    executor: str,
+    execution: Execution,
 ) -> None:
     """Bring a suite's networks and evidence to their end, then let `use` read them in the store."""
     from dataclasses import replace
 
-    from genbench.engine.guard import Limits
     from genbench.report.progress import make_progress
-    from genbench.run.execute import bring_to_end, require_ready
+    from genbench.run.execute import bring_to_end, require_ready, workers_of
     from genbench.run.plan import make_plan
 
+    how = execution.settle()
     plan = make_plan(suite, [])
     whole = replace(plan, evidence=plan.evidence.with_all_kept())
-    limits = Limits(timeout, parse_memory(memory))
-    require_ready(whole, executor)
-    with make_progress(whole, store, jobs=jobs, quiet=quiet) as progress:
-        bring_to_end(
-            whole,
-            store,
-            progress,
-            lambda opened, outcomes: use(whole.evidence, opened),
-            jobs=jobs,
-            limits=limits,
-            executor=executor,
-        )
+    require_ready(whole, execution.executor)
+    with make_progress(whole, store, jobs=workers_of(whole, store, how), quiet=quiet) as progress:
+        bring_to_end(whole, store, progress, lambda opened, outcomes: use(whole.evidence, opened), **how)

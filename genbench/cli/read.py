@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genbench.cli.common import common_options, parse_memory, store_option
+from genbench.cli.common import common_options, store_option
+from genbench.cli.execution import Execution, local_execution_options
 from genbench.display.names import reading_note
 from genbench.display.tables import print_json, print_table
 from genbench.errors import UserError
@@ -25,14 +26,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--all", "all_measures", is_flag=True, help="Every registered measure.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For measures that draw random numbers.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True,
-    metavar="SECONDS", help="Time limit of one measure.",
-)  # fmt: skip
-@click.option(
-    "--memory", metavar="SIZE", help="Memory limit of one measure, as 4G.  [default: half the machine]"
-)
-@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Worker processes.  [default: one per core]")
+@local_execution_options
 @store_option
 @common_options
 def read(
@@ -40,9 +34,7 @@ def read(
     specs: tuple[str, ...],
     all_measures: bool,
     seed: int,
-    timeout: float,
-    memory: str | None,
-    jobs: int | None,
+    execution: Execution,
     store: Path,
     as_json: bool,
 ) -> int:
@@ -52,7 +44,6 @@ def read(
     What was read is kept: the same command goes on after an interruption.
     """
     from genbench.engine.cells import Status
-    from genbench.engine.guard import Limits
     from genbench.plugin.registry import find_measure, load_registry
     from genbench.report.read_progress import read_progress
     from genbench.run.own import read_network
@@ -68,11 +59,9 @@ def read(
     if all_measures:
         named = {entry.item.name for entry in entries}
         entries += [e for e in load_registry().measures.values() if e.item.name not in named]
-    limits = Limits(timeout, parse_memory(memory))
+    how = execution.settle()
     with read_progress(quiet=as_json or len(entries) <= _FEW) as progress:
-        found = read_network(
-            Path(path), function, entries, store, progress, limits=limits, jobs=jobs, seed=seed
-        )
+        found = read_network(Path(path), function, entries, store, progress, seed=seed, **how)
     rows = [_row(name, outcome) for name, outcome in found.items()]
     if as_json:
         print_json(rows)
@@ -119,5 +108,8 @@ def _row(name: str, outcome: Outcome) -> dict[str, Any]:
         "status": str(outcome.status),
         "stored": not outcome.computed,
         "seconds": outcome.cost.seconds + outcome.cost.shared_seconds,
+        "peak_bytes": outcome.cost.peak_bytes,
+        "device": outcome.cost.device,
+        "threads": outcome.cost.threads,
         "reason": reading_note(outcome),
     }

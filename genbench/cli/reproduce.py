@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genbench.cli.common import common_options, parse_memory
+from genbench.cli.common import common_options
+from genbench.cli.execution import Execution, local_execution_options
 from genbench.display.tables import print_json, print_table
 
 if TYPE_CHECKING:
@@ -23,16 +24,12 @@ _MOST_ROWS = 60
     "--store", type=click.Path(path_type=Path), metavar="DIR",
     help="Use and keep results here.  [default: compute everything, keep nothing]",
 )  # fmt: skip
-@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Worker processes.  [default: one per core]")
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds of one reading.")
-@click.option("--memory", metavar="SIZE", help="Memory limit of one reading.  [default: half the machine]")
+@local_execution_options
 @common_options
 def reproduce(
     row: str,
     store: Path | None,
-    jobs: int | None,
-    timeout: float,
-    memory: str | None,
+    execution: Execution,
     as_json: bool,
 ) -> int:
     """Compute a row of a leaderboard again and compare.
@@ -40,8 +37,7 @@ def reproduce(
     As in: genbench reproduce leaderboards/mini.json#path_norm. Exit code 1 if a reading differs by more than
     the tolerance.
     """
-    from genbench.engine.guard import Limits
-    from genbench.leaderboard.recompute import TOLERANCE, compare, recompute, require_measure, what_differs
+    from genbench.leaderboard.recompute import compare, recompute, require_measure, what_differs
 
     record = _record(row)
     entry = require_measure(record)
@@ -50,20 +46,22 @@ def reproduce(
     if not as_json:
         seconds = sum(reading.seconds + reading.shared_seconds for reading in record.readings)
         click.echo(f"{name} on {suite}: {len(subjects)} readings, which took {seconds:.3g} s", err=True)
-    limits = Limits(timeout, parse_memory(memory))
-    found = recompute({name: subjects}, suite, store=store, limits=limits, jobs=jobs, quiet=as_json)
+    how = execution.settle()
+    found = recompute({name: subjects}, suite, store=store, quiet=as_json, **how)
     agreements = compare(record, found)
     differs = what_differs(record, entry)
     same = sum(one.same_bits for one in agreements)
     agrees = all(one.agrees for one in agreements)
+    largest = max(one.tolerance for one in agreements)
     if as_json:
         print_json(
             {
                 "suite": suite, "measure": name, "agrees": agrees, "same_bits": same == len(agreements),
-                "tolerance": TOLERANCE, "what_differs": differs, "readings": [
+                "tolerance": largest, "what_differs": differs, "readings": [
                     {
                         "subject": one.subject, "recorded": one.recorded, "found": one.found,
                         "status": one.status, "same_bits": one.same_bits, "agrees": one.agrees,
+                        "tolerance": one.tolerance,
                     }
                     for one in agreements
                 ],
@@ -87,7 +85,7 @@ def reproduce(
         click.echo(sentence)
     click.echo(
         f"{same} of {len(agreements)} readings agree to the bit"
-        + ("" if same == len(agreements) else ", all within 1e-4" if agrees else "; NOT reproduced")
+        + ("" if same == len(agreements) else f", all within {largest:g}" if agrees else "; NOT reproduced")
     )
     return 0 if agrees else 1
 

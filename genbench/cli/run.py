@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from genbench.cli.common import common_options, parse_memory, store_option
+from genbench.cli.common import common_options, store_option
+from genbench.cli.execution import Execution, execution_options, worker_options
 from genbench.cli.suite_options import SuiteChoice, suite_options
 from genbench.display.tables import print_json, print_table
 
@@ -24,26 +25,6 @@ def _measure_options(function: F) -> F:
         click.option(
             "--measure", "-m", "specs", multiple=True, metavar="NAME|FILE.py[:FUNCTION]",
             help="A measure by name, or from a file; may be repeated.",
-        ),
-    ):  # fmt: skip
-        function = option(function)
-    return function
-
-
-def execution_options(function: F) -> F:
-    """Add `--jobs`, `--timeout`, `--memory` and `--executor`."""
-    for option in (
-        click.option("--executor", default="local", show_default=True, help="How cells are run."),
-        click.option(
-            "--memory", metavar="SIZE",
-            help="Memory limit of one cell, as 4G or 500M.  [default: half the machine]",
-        ),
-        click.option(
-            "--timeout", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True,
-            metavar="SECONDS", help="Time limit of one reading.",
-        ),
-        click.option(
-            "--jobs", "-j", type=click.IntRange(min=1), help="Worker processes.  [default: one per core]"
         ),
     ):  # fmt: skip
         function = option(function)
@@ -73,10 +54,7 @@ def run(
     specs: tuple[str, ...],
     all_measures: bool,
     store: Path,
-    jobs: int | None,
-    timeout: float,
-    memory: str | None,
-    executor: str,
+    execution: Execution,
     report: Path | None,
     records: Path | None,
     table: Path | None,
@@ -87,26 +65,25 @@ def run(
     Computes them on every network of a suite and compares their order with that of the held-out errors.
     The same command goes on after an interruption; finished work is never done twice.
     """
-    from genbench.engine.guard import Limits
     from genbench.report.progress import make_progress
     from genbench.report.record_table import check_table_path, write_table
     from genbench.report.run_page import check_page_path, default_page, write_run_page
     from genbench.report.runs import run_json, show_run
-    from genbench.run.execute import execute, require_ready
+    from genbench.run.execute import execute, require_ready, workers_of
 
     if report is not None:
         check_page_path(report)
     if table is not None:
         check_table_path(table)
+    how = execution.settle()
     plan_ = _plan(choice, specs, all_measures, store)
     if records is not None:
         from genbench.records.write import require_recordable
 
         require_recordable(plan_.suite)
-    limits = Limits(timeout, parse_memory(memory))
-    require_ready(plan_, executor)
-    with make_progress(plan_, store, jobs=jobs, quiet=as_json) as progress:
-        found = execute(plan_, store, progress, jobs=jobs, limits=limits, executor=executor)
+    require_ready(plan_, execution.executor)
+    with make_progress(plan_, store, jobs=workers_of(plan_, store, how), quiet=as_json) as progress:
+        found = execute(plan_, store, progress, **how)
     if records is not None:
         from genbench.records.write import write_records
 
@@ -128,21 +105,23 @@ def run(
 @suite_options
 @_measure_options
 @store_option
-@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Worker processes.  [default: one per core]")
+@worker_options
 @common_options
 def plan(
     choice: SuiteChoice,
     specs: tuple[str, ...],
     all_measures: bool,
     store: Path,
-    jobs: int | None,
+    execution: Execution,
     as_json: bool,
 ) -> None:
     """Say what run would do, and how long it takes."""
+    from genbench.run.execute import workers_of
     from genbench.run.forecast import estimate
 
+    how = execution.settle()
     plan_ = _plan(choice, specs, all_measures, store)
-    forecast = estimate(plan_, store, jobs)
+    forecast = estimate(plan_, store, workers_of(plan_, store, how))
     if as_json:
         print_json(forecast.record())
         return

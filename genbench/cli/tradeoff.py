@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genbench.cli.common import common_options, store_option
-from genbench.cli.run import execution_options
+from genbench.cli.execution import Execution, execution_options
 from genbench.cli.suite_options import SuiteChoice, suite_options
 from genbench.display.tables import print_json, print_table
 
@@ -43,10 +43,7 @@ def tradeoff(
     scales: str,
     weights: str,
     store: Path,
-    jobs: int | None,
-    timeout: float,
-    memory: str | None,
-    executor: str,
+    execution: Execution,
     as_json: bool,
 ) -> int:
     """Find the trade-off point of a cube.
@@ -67,7 +64,7 @@ def tradeoff(
         _check_no_suite()
         cubes = _cube_in(cube)
     else:
-        evidence = find_evidence(choice, store, jobs, timeout, memory, executor, quiet=as_json)
+        evidence = find_evidence(choice, store, execution, quiet=as_json)
         cubes = {name: family.cube for name, family in evidence.families().items()}
     results = {name: trade_off(data, scales, prices) for name, data in cubes.items()}
     if as_json:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from msgspec import to_builtins
+
 from genbench.engine.ask import ProcessEnded, answers_of
 from genbench.engine.guard import Limits
 from genbench.plugin.registry import Source
@@ -65,7 +67,7 @@ def run_checks(
     told: Callable[[CheckResult], None] = lambda result: None,
 ) -> CheckReport:
     """Run every check on `measure` of `source` in a fresh process; `told` hears of each result at once."""
-    request = {"source": asdict(source), "measure": measure, "limits": asdict(limits)}
+    request = {"source": asdict(source), "measure": measure, "limits": to_builtins(limits)}
     results = []
     try:
         for answer in answers_of("genbench.conformance.process", request):

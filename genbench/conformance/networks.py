@@ -18,10 +18,11 @@ _CLASSES, _SIDE = 4, 8
 
 def _blobs(m: int) -> tuple[Tensor, Tensor]:
     """Noisy images around one random pattern per class."""
-    generator = torch.Generator().manual_seed(1)
-    patterns = torch.randn(_CLASSES, 1, _SIDE, _SIDE, generator=generator)
-    labels = torch.arange(m) % _CLASSES
-    return patterns[labels] + torch.randn(m, 1, _SIDE, _SIDE, generator=generator), labels
+    generator = torch.Generator("cpu").manual_seed(1)
+    patterns = torch.randn(_CLASSES, 1, _SIDE, _SIDE, generator=generator, device="cpu")
+    labels = torch.arange(m, device="cpu") % _CLASSES
+    noise = torch.randn(m, 1, _SIDE, _SIDE, generator=generator, device="cpu")
+    return patterns[labels] + noise, labels
 
 
 class _ConvolutionalNetwork(nn.Module):
@@ -51,7 +52,7 @@ def _fully_connected_network() -> nn.Module:
 
 
 def _trained(make: Callable[[], nn.Module], seed: int) -> tuple[nn.Module, nn.Module]:
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(seed)
         initial = make()
     model = copy.deepcopy(initial).train()
@@ -77,7 +78,8 @@ def _fully_connected_pair() -> tuple[nn.Module, nn.Module]:
 def _subject(
     model: nn.Module, initial: nn.Module, name: str, m: int = 120, seed: int = 0, batch_size: int = 256
 ) -> Subject:
-    trace = {"loss": torch.linspace(1.4, 0.01, 40), "accuracy": torch.linspace(0.25, 1, 40)}
+    ends = {"loss": (1.4, 0.01), "accuracy": (0.25, 1.0)}
+    trace = {name: torch.linspace(*pair, 40, device="cpu") for name, pair in ends.items()}
     return Subject.from_module(
         model, initial=initial, data=_blobs(m), name=name, trace=trace, seed=seed, batch_size=batch_size
     )
@@ -160,7 +162,7 @@ def _hidden(model: nn.Module) -> tuple[nn.Linear, nn.Linear]:
 
 
 def _permuted() -> tuple[Subject, Subject]:
-    order = torch.randperm(16, generator=torch.Generator().manual_seed(5))
+    order = torch.randperm(16, generator=torch.Generator("cpu").manual_seed(5), device="cpu")
 
     def permute(model: nn.Module) -> nn.Module:
         model = copy.deepcopy(model)
@@ -207,7 +209,7 @@ def _dead_units() -> tuple[Subject, Subject]:
     def widened(model: nn.Module) -> nn.Module:
         model = copy.deepcopy(model)
         first, second = _hidden(model)
-        wide, next_ = nn.Linear(64, 20), nn.Linear(20, 16)
+        wide, next_ = nn.Linear(64, 20, device="cpu"), nn.Linear(20, 16, device="cpu")
         with torch.no_grad():
             for layer in (wide, next_):
                 layer.weight.zero_()

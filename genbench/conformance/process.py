@@ -10,6 +10,8 @@ from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
 from genbench.conformance.checks import Broken, Check, checks
 from genbench.conformance.kit import CheckResult
 from genbench.conformance.networks import convolutional, fully_connected
@@ -28,7 +30,7 @@ def main(parent: int) -> None:
     prepare_torch()
     request = json.loads(sys.stdin.readline())
     source, name = Source(**request["source"]), request["measure"]
-    limits = Limits(**request["limits"])
+    limits = msgspec.convert(request["limits"], Limits)
     _ = convolutional(), fully_connected()  # trained once, here; every check forks with them
     measure = _imported(source, name, limits)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
+from genbench.engine.compute import Compute, current
 from genbench.keys import cell_key
 
 __all__ = [
@@ -61,6 +62,8 @@ class Step:
     """Of a cell on one core of a common machine, until the store has a history of its own."""
     users_code: bool = False
     """Whether it runs a function of the user's, which may hang: it then has the time limit of a reading."""
+    autocasts: bool = False
+    """Whether `--autocast` lets it compute in bfloat16; then that is one of its inputs."""
 
 
 @dataclass(frozen=True)
@@ -137,10 +140,15 @@ def make_cell(
     A parent may be given as its key alone; `reads` then says which cells are opened in its place.
     """
     inputs = to_builtins(inputs) if isinstance(inputs, Struct) else inputs
+    if step.autocasts and current().autocast:
+        inputs = {**inputs, "autocast": True}  # eight bits of mantissa: another result, not a rounding
     keys = {
         name: parent if isinstance(parent, str) else parent.key for name, parent in (parents or {}).items()
     }
     return Cell(cell_key(step.name, {**inputs, "parents": keys}), step, label, inputs, keys, **more)
+
+
+_ONE_THREAD = Compute()
 
 
 @dataclass(frozen=True)
@@ -149,12 +157,14 @@ class Limits:
 
     seconds: float
     memory: int
-    """Bytes, on top of what the process holds before the cell's own code starts."""
+    """Bytes, on top of what the process holds before the cell's own code starts; of a GPU, the same again."""
+    compute: Compute = _ONE_THREAD
+    """Its device and its threads."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a cell took. It varies from run to run and is no part of a result."""
+    """What a cell took, and on what. It varies from run to run and is no part of a result."""
 
     seconds: float = 0.0
     """Wall time of the cell's own code."""
@@ -162,6 +172,9 @@ class Cost:
     """Wall time of the shared parts it used, whether they were computed for it or before."""
     peak_bytes: int = 0
     """Largest resident memory of its process."""
+    device: str = "cpu"
+    """Where it was computed: the type of the device and, of a GPU, its name."""
+    threads: int = 1
 
 
 @dataclass(frozen=True)

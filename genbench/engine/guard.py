@@ -1,8 +1,9 @@
-"""Runs functions in a forked process, under limits, and turns whatever happens into outcomes.
+"""Runs functions in a process of their own, under limits, and turns whatever happens into outcomes.
 
-The child shares the parent's memory at the moment of the fork and nothing after: it may change its model,
-torch's global state or the random generators, crash or hang, and the parent is as it was. What the child does
-is in `genbench.engine.guarded`.
+A forked child shares the parent's memory at the moment of the fork and nothing after: it may change its
+model, torch's global state or the random generators, crash or hang, and the parent is as it was. What the
+child does is in `genbench.engine.guarded`. Where a device does not survive a fork, the child is a fresh
+process, which is told what to do (`genbench.engine.spawned`); it answers alike, under the same limits.
 """
 
 from __future__ import annotations
@@ -20,11 +21,22 @@ import msgspec
 import psutil
 
 from genbench.engine.cells import Cost, Limits, Outcome, Status
+from genbench.engine.compute import starts_fresh
 from genbench.engine.guarded import Ask, Work, die_with_parent, run_child
-from genbench.engine.messages import Begun, Done, line, parse
+from genbench.engine.messages import Begun, Done, Fresh, FreshWork, ReadingsWork, line, parse
 from genbench.subject.part_messages import PartReply, PartRequest
 
-__all__ = ["Answer", "Ask", "Limits", "Work", "die_with_parent", "kill_group", "run_guarded", "run_pieces"]
+__all__ = [
+    "Answer",
+    "Ask",
+    "Limits",
+    "Work",
+    "die_with_parent",
+    "kill_group",
+    "run_guarded",
+    "run_pieces",
+    "run_work",
+]
 
 _OUTPUT_KEPT = 4096
 _MESSAGE_LIMIT = 1 << 24
@@ -35,6 +47,9 @@ _POLL_SECONDS = 0.1
 _FAMILY_SECONDS = 3.0
 """Between two looks at the memory of its children too, for which all processes of the machine are asked."""
 
+_FRESH_SECONDS = 120.0
+"""For a fresh process to import torch and load a network, beside the time that its work has."""
+
 Answer = Callable[[PartRequest], PartReply]
 """Gives a child the shared part it asks for."""
 
@@ -43,6 +58,19 @@ def run_guarded(work: Work, limits: Limits, answer: Answer | None = None) -> Out
     """Run `work` in a fork of this process; `answer` runs in this process whenever the child asks."""
     ((_, outcome),) = run_pieces([work], limits, answer)
     return outcome
+
+
+def run_work(
+    fresh: FreshWork,
+    forked: Callable[[], Sequence[Work]],
+    limits: Limits,
+    answer: Answer | None = None,
+    learn: Callable[[list[str]], None] | None = None,
+) -> Iterator[tuple[int, Outcome]]:
+    """As `run_pieces`: what `forked` gives or, where the device needs it, the same in a fresh process."""
+    if starts_fresh(limits.compute):
+        return _run_fresh(fresh, limits, answer)
+    return run_pieces(forked(), limits, answer, learn)
 
 
 def run_pieces(
@@ -66,31 +94,54 @@ def run_pieces(
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        run_child(pieces, limits, theirs.detach(), output_write, parent, learn=learn is not None)
+        run_child(lambda: pieces, limits, theirs.detach(), output_write, parent, learn=learn is not None)
     theirs.close()
     os.close(output_write)
     watch = _Watch(pid, ours, output_read, limits, started, answer)
+    yield from _outcomes(watch, len(pieces), learn)
+
+
+def _run_fresh(work: FreshWork, limits: Limits, answer: Answer | None) -> Iterator[tuple[int, Outcome]]:
+    started = time.perf_counter()
+    ours, theirs = socket.socketpair()
+    output_read, output_write = os.pipe()
+    for descriptor in (theirs.fileno(), output_write):
+        os.set_inheritable(descriptor, True)
+    words = [str(number) for number in (os.getpid(), theirs.fileno(), output_write)]
+    command = [sys.executable, "-m", "genbench.engine.spawned", *words]
+    pid = os.posix_spawn(sys.executable, command, os.environ)
+    theirs.close()
+    os.close(output_write)
+    with contextlib.suppress(OSError):  # it died at once; the watch sees that
+        ours.sendall(line(Fresh(work, limits)))
+    watch = _Watch(pid, ours, output_read, limits, started, answer, fresh=True)
+    yield from _outcomes(watch, len(work.readings) if isinstance(work, ReadingsWork) else 1)
+
+
+def _outcomes(
+    watch: _Watch, pieces: int, learn: Callable[[list[str]], None] | None = None
+) -> Iterator[tuple[int, Outcome]]:
     reaped = False
     try:
-        for place in range(len(pieces)):
+        for place in range(pieces):
             done, verdict = watch.until_done(place)
             if done is not None:
                 outcome = watch.outcome(done)
-                if place + 1 < len(pieces):
+                if place + 1 < pieces:
                     watch.go_on()
                 yield place, outcome
                 if learn is not None and done.imported:
                     learn(done.imported)
                 continue
             reaped = True
-            wait_status, peak = _reap(pid)
+            wait_status, peak = _reap(watch.pid)
             watch.drain_rest()
             status, reason = verdict or _death(wait_status, watch.tail())
-            yield place, Outcome(status, reason, cost=Cost(watch.seconds(), 0.0, peak), output=watch.tail())
+            yield place, Outcome(status, reason, cost=watch.cost(watch.seconds(), peak), output=watch.tail())
             return
     finally:
         if not reaped:
-            _reap(pid)
+            _reap(watch.pid)
         watch.close()
 
 
@@ -105,8 +156,11 @@ class _Watch:
         limits: Limits,
         started: float,
         answer: Answer | None,
+        *,
+        fresh: bool = False,
     ) -> None:
-        self._pid = pid
+        self.pid = pid
+        self._fresh = fresh
         self._channel = channel
         self._output = output
         self._limits = limits
@@ -114,6 +168,9 @@ class _Watch:
         self._kept = b""
         self._inbox = b""
         self._begin(started)
+        if fresh:
+            self._deadline += _FRESH_SECONDS
+            self._base = sys.maxsize  # its work has not begun
         self._selector = selectors.DefaultSelector()
         self._selector.register(channel, selectors.EVENT_READ)
         self._selector.register(output, selectors.EVENT_READ)
@@ -124,7 +181,7 @@ class _Watch:
         self._began = now
         self._deadline = now + self._limits.seconds
         self._answering = 0.0
-        self._base = _own_memory(self._pid)
+        self._base = _own_memory(self.pid)
         self._family_at = now + _FAMILY_SECONDS
 
     def go_on(self) -> None:
@@ -184,7 +241,7 @@ class _Watch:
                 return None, False
             elif isinstance(message, Done):
                 return message, True
-            elif piece:  # the first began with the fork
+            elif piece or self._fresh:  # the first began with the fork
                 self._begin(time.perf_counter())
         return None, len(self._inbox) < _MESSAGE_LIMIT
 
@@ -201,8 +258,15 @@ class _Watch:
         """What a piece that ended by itself comes to."""
         self._drain()  # it flushed its output before it said so
         seconds = self.seconds() if done.seconds is None else done.seconds
-        cost = Cost(seconds, done.shared_seconds, done.peak_bytes)
+        cost = self.cost(seconds, done.peak_bytes, done.shared_seconds, done.device)
         return Outcome(done.status, done.reason, done.result, cost, self.tail())
+
+    def cost(self, seconds: float, peak: int, shared_seconds: float = 0.0, device: str = "") -> Cost:
+        """What the piece took, and on what; `device`: what its process calls it."""
+        compute = self._limits.compute
+        return Cost(
+            seconds, shared_seconds, peak, device or compute.device.partition(":")[0], compute.threads
+        )
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -227,10 +291,10 @@ class _Watch:
     def _memory(self, now: float) -> int:
         """Resident bytes: of the child, and now and then of the processes it started as well."""
         if now < self._family_at:
-            return _own_memory(self._pid)
+            return _own_memory(self.pid)
         self._family_at = now + _FAMILY_SECONDS
         try:
-            process = psutil.Process(self._pid)
+            process = psutil.Process(self.pid)
             family = [process, *process.children(recursive=True)]
             return sum(one.memory_info().rss for one in family)
         except psutil.Error:

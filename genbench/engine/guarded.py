@@ -18,12 +18,13 @@ from typing import Any
 import msgspec
 
 from genbench.engine.cells import Limits, Status
+from genbench.engine.compute import begin, device_name
 from genbench.engine.messages import Begun, Done, Found, line, parse
 from genbench.engine.value import InvalidResult
 from genbench.errors import NotApplicable, described, one_line
 from genbench.subject.part_messages import PartReply, PartRequest
 
-__all__ = ["Ask", "Work", "cut_off", "die_with_parent", "limit_memory", "run_child"]
+__all__ = ["Ask", "Work", "cut_off", "die_with_parent", "limit_memory", "next_line", "run_child"]
 
 Ask = Callable[[PartRequest], PartReply]
 """In the child: send a request to the parent, wait for its answer."""
@@ -35,21 +36,40 @@ _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 
 
 def run_child(
-    pieces: Sequence[Work], limits: Limits, channel: int, output: int, parent: int, *, learn: bool
+    prepare: Callable[[], Sequence[Work]],
+    limits: Limits,
+    channel: int,
+    output: int,
+    parent: int,
+    *,
+    learn: bool = False,
+    fresh: bool = False,
 ) -> None:
-    """Be the child: run all pieces, then end the process; `learn`: say which modules they imported."""
+    """Be the child: run all pieces that `prepare` gives, then end the process.
+
+    Parameters
+    ----------
+    learn : say which modules they imported.
+    fresh : say when the first begins: what was imported and loaded before is not its cost.
+    """
     try:
         cut_off(channel, output, parent)
         faulthandler.enable(file=sys.stderr)
+        begin(limits.compute, limits.memory)
+        device = device_name(limits.compute.device)
+        pieces = prepare()
         ask = _asker(channel)
         known = len(sys.modules)
         for place, work in enumerate(pieces):
             if place:
-                _next_line(channel)  # what the last piece printed was taken: now this one may print
+                next_line(channel)  # what the last piece printed was taken: now this one may print
                 _forget_peak()
+            if place or fresh:
                 _send(channel, Begun(place))
             limit_memory(limits.memory)
             done = _attempt(place, work, ask)
+            if device != "cpu":
+                done = msgspec.structs.replace(done, device=device)
             _flush()
             if learn and len(sys.modules) > known:
                 done = msgspec.structs.replace(done, imported=_imported_since(known))
@@ -153,13 +173,15 @@ def _attempt(piece: int, work: Work, ask: Ask) -> Done:
         return Done(piece, Status.FAILED, described(problem) + _where(trace), peak_bytes=_peak())
 
 
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc", "out of memory")
+"""What torch says of the CPU, twice, the library of C++, and devices."""
+
+
 def _is_memory(problem: BaseException) -> bool:
     if isinstance(problem, MemoryError):
         return True
     text = str(problem)
-    return isinstance(problem, RuntimeError) and (
-        "can't allocate memory" in text or "not enough memory" in text or "bad_alloc" in text
-    )
+    return isinstance(problem, RuntimeError) and (any(words in text for words in _NO_MEMORY))
 
 
 def _where(trace: Any) -> str:
@@ -170,12 +192,12 @@ def _where(trace: Any) -> str:
 def _asker(channel: int) -> Ask:
     def ask(request: PartRequest) -> PartReply:
         _send(channel, request)
-        return parse(_next_line(channel), PartReply)
+        return parse(next_line(channel), PartReply)
 
     return ask
 
 
-def _next_line(channel: int) -> bytes:
+def next_line(channel: int) -> bytes:
     """What the parent says next; without a parent there is nothing left to do."""
     received = b""
     while not received.endswith(b"\n"):

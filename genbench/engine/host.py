@@ -13,49 +13,44 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import torch
 from safetensors.torch import load_file
 
 from genbench.engine.cells import Limits, Outcome, Status
-from genbench.engine.guard import Ask, run_guarded, run_pieces
+from genbench.engine.guard import Ask, Work, run_work
 from genbench.engine.messages import (
+    Builder,
     Ended,
     Found,
     Job,
     NetworkPlace,
     Order,
+    PartWork,
     Reading,
     ReadingPlace,
+    ReadingsWork,
+    StepWork,
     Task,
     line,
     parse,
 )
-from genbench.engine.plugin_process import PluginProcess, load_network
+from genbench.engine.plugin_process import PluginProcess
 from genbench.engine.readings import READING
-from genbench.engine.steps import load_named, load_step
-from genbench.engine.taking import take
+from genbench.engine.steps import load_named
+from genbench.engine.works import OwnReadings, compute_for_plugins, load_network, step_work, take_plugins
 from genbench.errors import described
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import BUILT_IN, Source, source_measures
 from genbench.subject.part_messages import PartReply, PartRequest
-from genbench.subject.parts import (
-    CountedParts,
-    Kept,
-    asked,
-    computed_here,
-    part_label,
-    save_part,
-    seed_globals,
-    timed_part,
-)
+from genbench.subject.parts import Kept, part_label, save_part, seed_globals
 from genbench.subject.subject import TrainedNetwork
 
 __all__ = ["ReadingHost", "prepare_torch", "serve"]
@@ -69,11 +64,18 @@ _ALONE_AGAIN = (Status.CRASHED, Status.OUT_OF_MEMORY)
 class ReadingHost:
     """One network, its shared parts, and the readings taken of it."""
 
-    def __init__(self, scratch: Path, held: TrainedNetwork | None = None, part_seed: int = 0) -> None:
+    def __init__(
+        self,
+        scratch: Path,
+        held: TrainedNetwork | None = None,
+        part_seed: int = 0,
+        builder: Builder | None = None,
+    ) -> None:
         self._scratch = scratch
         self._held = held
-        """A network in memory from the start, which no loader gives."""
-        self._place = NetworkPlace("")
+        """A network in memory from the start, which no loader gives; `builder` gives it again."""
+        self._place = NetworkPlace("", builder=builder)
+        self._builder = builder
         self._network = held
         self._part_seed = part_seed
         self._parts: Kept = {}
@@ -87,7 +89,8 @@ class ReadingHost:
     def hold(self, place: NetworkPlace, part_seed: int) -> None:
         """Read the network at `place` from now on; it is loaded when first needed."""
         if place.group != self._place.group:
-            self._place, self._part_seed = place, part_seed
+            self._place = place if place.loader else msgspec.structs.replace(place, builder=self._builder)
+            self._part_seed = part_seed
             self._network = self._held
             self._parts.clear()
             self._refusals.clear()
@@ -95,7 +98,7 @@ class ReadingHost:
                 load_named(place.loader)  # imported here, once, for all that is forked from here
 
     def network(self) -> TrainedNetwork:
-        """The network that is held."""
+        """The network that is held, on the CPU."""
         if self._network is None:
             self._network = load_network(self._place)
             # Every reading asks for it; a child, which copies the pages it touches, would take twice as long.
@@ -122,21 +125,11 @@ class ReadingHost:
         self, source: Source, readings: Sequence[Reading], limits: Limits
     ) -> Iterator[tuple[str, Outcome]]:
         """All in one child; again alone what took it down, because its company may have had a part in it."""
-        network = self.network()
-        self._measures = self._measures or source_measures(source)
-        measures = self._measures
         left, suspects = list(readings), []
         while left:
-            # Dictionaries of the child: it fills its own copies.
-            fetch = computed_here(network, self._part_seed, self._parts, self._refusals)
-
-            def work(reading: Reading, ask: Ask, fetch: Any = fetch) -> Found:
-                parts = CountedParts(self._parts, self._refusals, fetch)
-                return take(measures[reading.measure], reading, network, parts)
-
-            pieces = [partial(work, reading) for reading in left]
+            work = ReadingsWork(source, self._place, self._part_seed, left)
             ended = 0
-            for place, outcome in run_pieces(pieces, limits, learn=_import):
+            for place, outcome in run_work(work, partial(self._own, source, left), limits, learn=_import):
                 ended = place + 1
                 if len(left) > 1 and outcome.status in _ALONE_AGAIN:
                     suspects.append(left[place])
@@ -145,6 +138,12 @@ class ReadingHost:
             left = left[ended:]
         for reading in suspects:
             yield from self._read_own(source, [reading], limits)
+
+    def _own(self, source: Source, readings: Sequence[Reading]) -> list[Work]:
+        self._measures = self._measures or source_measures(source)
+        # Dictionaries of the child: it fills its own copies.
+        own = OwnReadings(self.network(), self._measures, self._part_seed, self._parts, self._refusals)
+        return [partial(own.take, reading) for reading in readings]
 
     # -- a plugin's measures ---------------------------------------------------------------------------------
 
@@ -180,14 +179,14 @@ class ReadingHost:
 
     def _read_importing(self, source: Source, reading: Reading, limits: Limits) -> Outcome:
         """The reading of a plugin that could not be imported: tried in its own child, to say why."""
-        network = self.network()
 
-        def work(ask: Ask) -> Found:
+        def work(network: TrainedNetwork, ask: Ask) -> Found:
             seed_globals(reading.seed)
-            measure = source_measures(source)[reading.measure]
-            return take(measure, reading, network, CountedParts({}, {}, asked(ask)))
+            return take_plugins(source_measures(source)[reading.measure], reading, network, ask, shared=False)
 
-        return run_guarded(work, limits, self._answer)
+        fresh = ReadingsWork(source, self._place, self._part_seed, [reading], shared=False)
+        ((_, outcome),) = run_work(fresh, lambda: [partial(work, self.network())], limits, self._answer)
+        return outcome
 
     # -- shared parts for plugins ----------------------------------------------------------------------------
 
@@ -207,16 +206,14 @@ class ReadingHost:
 
     def _compute(self, request: PartRequest) -> Outcome | None:
         """Compute a part into memory; the outcome if that failed."""
-        network, seed = self.network(), self._part_seed
         file = self._scratch / f"{time.time_ns()}.safetensors"
+        work = PartWork(self._place, self._part_seed, request.name, dict(request.options), str(file))
 
-        def work(ask: Ask) -> Mapping[str, Any]:
-            seed_globals(seed)
-            parts = CountedParts(self._parts, self._refusals, asked(ask))
-            return timed_part(network, seed, parts, request.name, request.options, file)
+        def here() -> list[Work]:
+            return [partial(compute_for_plugins, self.network(), work, self._parts, self._refusals)]
 
-        limits = Limits(max(request.seconds_left, 0.0), self._limits.memory)
-        outcome = run_guarded(work, limits, self._answer)
+        limits = replace(self._limits, seconds=max(request.seconds_left, 0.0))
+        ((_, outcome),) = run_work(work, here, limits, self._answer)
         label = part_label(request.name, request.options)
         if outcome.status is Status.OK:
             part = {key: tensor.clone() for key, tensor in load_file(file).items()}
@@ -237,10 +234,8 @@ def _import(modules: Sequence[str]) -> None:
 
 
 def _run_step(task: Task, limits: Limits) -> Outcome:
-    parents = {name: Path(folder) for name, folder in task.parents.items()}
-    inputs = {**task.inputs, "how": task.how} if task.how else task.inputs
-    step = load_step(task.step, inputs)
-    return run_guarded(lambda _: step(inputs, parents, Path(task.out)), limits)
+    ((_, outcome),) = run_work(StepWork(task), lambda: [step_work(task)], limits)
+    return outcome
 
 
 def _run_readings(
@@ -276,16 +271,26 @@ def _run_job(host: ReadingHost, job: Job) -> Iterator[tuple[str, Outcome]]:
 
 
 def prepare_torch() -> None:
-    """One thread and deterministic kernels, so that bits depend on neither workers nor load."""
+    """One thread until `compute.begin`, and kernels whose bits depend on neither workers nor load."""
     torch.set_num_threads(1)
     # As `use_deterministic_algorithms(True, warn_only=True)`, which also imports torch's compiler: a second.
     torch.set_deterministic_debug_mode("warn")
+    # Of GPUs, whose driver this leaves alone: float32 with all its digits, and no kernel chosen by a race.
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
 
 
-def serve(channel: int, scratch: Path, held: TrainedNetwork | None = None, part_seed: int = 0) -> None:
+def serve(
+    channel: int,
+    scratch: Path,
+    held: TrainedNetwork | None = None,
+    part_seed: int = 0,
+    builder: Builder | None = None,
+) -> None:
     """Serve jobs from the executor at `channel` until it closes."""
     jobs = open(channel, "rb", closefd=False)  # noqa: SIM115
-    host = ReadingHost(Path(tempfile.mkdtemp(dir=scratch)), held, part_seed)
+    host = ReadingHost(Path(tempfile.mkdtemp(dir=scratch)), held, part_seed, builder)
     for text in jobs:
         for key, outcome in _run_job(host, parse(text, Job)):
             answer = memoryview(line(Ended(key, outcome)))

@@ -1,4 +1,4 @@
-"""The default executor: worker processes on this machine, one thread each."""
+"""The default executor: worker processes on this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import selectors
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from genbench.engine.cells import Assignment, Cell, Limits, Outcome, Status
@@ -67,7 +67,7 @@ class LocalExecutor:
                 f"workers cannot be started: {end}; `genbench doctor` looks for the cause"
             ) from end
         seconds = self._seconds(trip[0].cell)
-        job = Job([_task(one) for one in trip], slot.group, Limits(seconds, self._limits.memory))
+        job = Job([_task(one) for one in trip], slot.group, replace(self._limits, seconds=seconds))
         self._wait_for_next(slot)
         with contextlib.suppress(OSError):  # it died between two trips; `wait` sees its end and says so
             slot.worker.channel.sendall(line(job))

@@ -15,18 +15,25 @@ from genbench.plugin.registry import Source
 __all__ = [
     "Begun",
     "Build",
+    "Builder",
     "Built",
     "Done",
     "Ended",
     "Found",
+    "Fresh",
+    "FreshWork",
     "Job",
     "NetworkPlace",
     "Order",
+    "PartWork",
     "Reading",
     "ReadingPlace",
+    "ReadingsWork",
     "Ready",
+    "SharedWork",
     "Start",
     "Started",
+    "StepWork",
     "Stop",
     "Stopped",
     "Task",
@@ -135,6 +142,15 @@ class Reading(msgspec.Struct, frozen=True):
     seed: int
 
 
+class Builder(msgspec.Struct, frozen=True):
+    """A function of the user's, for processes that do not inherit the network it built."""
+
+    file: str
+    function: str
+    fingerprint: str
+    """Of that network."""
+
+
 class NetworkPlace(msgspec.Struct, frozen=True):
     """How to get hold of a network; an empty loader means the one in memory."""
 
@@ -143,6 +159,8 @@ class NetworkPlace(msgspec.Struct, frozen=True):
     name: str = ""
     folders: dict[str, str] = {}
     options: dict[str, Any] = {}
+    builder: Builder | None = None
+    """Gives the one in memory again."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -187,6 +205,58 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     shared_seconds: float = 0.0
     imported: list[str] = []
     """Modules that it imported."""
+    device: str = ""
+    """What its device is called, where it is not the CPU."""
+
+
+# -- what a guarded process that inherits nothing is to do ---------------------------------------------------
+
+
+class StepWork(msgspec.Struct, frozen=True, tag="step"):
+    """A cell that is no reading."""
+
+    task: Task
+
+
+class ReadingsWork(msgspec.Struct, frozen=True, tag="readings"):
+    """Readings of one network and one plugin, a piece each."""
+
+    source: Source
+    network: NetworkPlace
+    part_seed: int
+    readings: list[Reading]
+    shared: bool = True
+    """Whether whoever watches answers for the parts that a plugin's measures share."""
+
+
+class PartWork(msgspec.Struct, frozen=True, tag="part"):
+    """A part that genbench computes for plugins."""
+
+    network: NetworkPlace
+    part_seed: int
+    name: str
+    options: dict[str, Any]
+    file: str
+    """Where it goes."""
+
+
+class SharedWork(msgspec.Struct, frozen=True, tag="shared"):
+    """A part that a function of a plugin computes for the plugin's measures."""
+
+    source: Source
+    network: NetworkPlace
+    part_seed: int
+    function: str
+
+
+FreshWork = StepWork | ReadingsWork | PartWork | SharedWork
+
+
+class Fresh(msgspec.Struct, frozen=True):
+    """Work for a fresh process, which answers as a forked one does."""
+
+    work: FreshWork
+    limits: Limits
 
 
 def line(message: object) -> bytes:

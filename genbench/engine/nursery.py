@@ -18,7 +18,7 @@ import msgspec
 
 from genbench.engine.guard import die_with_parent
 from genbench.engine.host import prepare_torch, serve
-from genbench.engine.messages import Build, Built, Start, Started, Stop, Stopped, line, parse
+from genbench.engine.messages import Build, Builder, Built, Start, Started, Stop, Stopped, line, parse
 from genbench.engine.own import NoSubject, build_own, fingerprint
 from genbench.subject.parts import seed_globals
 from genbench.subject.subject import TrainedNetwork
@@ -38,6 +38,7 @@ def main(parent: int, control: socket.socket, scratch: Path) -> None:
     gc.freeze()
     held: TrainedNetwork | None = None
     part_seed = 0
+    builder: Builder | None = None
     while True:
         text, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 2)
         if not text:
@@ -45,7 +46,7 @@ def main(parent: int, control: socket.socket, scratch: Path) -> None:
         request: Start | Stop | Build = parse(text, Start | Stop | Build)  # type: ignore[arg-type]
         answer: msgspec.Struct
         if isinstance(request, Start):
-            answer = Started(_fork(control, descriptors, scratch, held, part_seed))
+            answer = Started(_fork(control, descriptors, scratch, held, part_seed, builder))
         elif isinstance(request, Stop):
             answer = Stopped(_ended(request.pid, request.patience))
         else:
@@ -53,6 +54,7 @@ def main(parent: int, control: socket.socket, scratch: Path) -> None:
             try:
                 held = build_own(Path(request.file), request.function)
                 answer = Built(fingerprint(held))
+                builder = Builder(request.file, request.function, answer.fingerprint)
             except NoSubject as problem:
                 answer = Built(problem=str(problem))
         control.sendall(line(answer))
@@ -64,6 +66,7 @@ def _fork(
     scratch: Path,
     held: TrainedNetwork | None,
     part_seed: int,
+    builder: Builder | None,
 ) -> int:
     channel, log = descriptors
     nursery = os.getpid()
@@ -78,7 +81,7 @@ def _fork(
         control.close()
         os.dup2(log, 2)
         os.close(log)
-        serve(channel, scratch, held, part_seed)
+        serve(channel, scratch, held, part_seed, builder)
         code = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())

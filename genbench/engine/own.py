@@ -46,7 +46,11 @@ def build_own(file: Path, function: str) -> TrainedNetwork:
         raise NoSubject(
             f"it returned {type(subject).__name__}; return genbench.Subject.from_module(model, data=(x, y))"
         )
-    return subject._network
+    network = subject._network
+    if network.device.type != "cpu" or torch.cuda.is_initialized():
+        where = "a GPU" if network.device.type == "cpu" else str(network.device)
+        raise NoSubject(f"it used {where}; build the network on the CPU and name the device with --device")
+    return network
 
 
 def fingerprint(network: TrainedNetwork) -> str:

@@ -12,39 +12,40 @@ import gc
 import os
 import select
 import socket
-import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from genbench.engine.cells import Limits, Outcome, Status
-from genbench.engine.guard import Answer, Ask, Work, kill_group, run_guarded
+from genbench.engine.compute import starts_fresh
+from genbench.engine.guard import Answer, Ask, Work, kill_group, run_work
 from genbench.engine.guarded import cut_off, limit_memory
-from genbench.engine.messages import Ended, NetworkPlace, Order, Reading, Ready, line, parse
-from genbench.engine.steps import load_named
-from genbench.engine.taking import take
+from genbench.engine.messages import (
+    Ended,
+    Found,
+    Order,
+    Reading,
+    ReadingsWork,
+    Ready,
+    SharedWork,
+    line,
+    parse,
+)
+from genbench.engine.works import compute_shared, load_network, take_plugins
 from genbench.errors import described
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Source, source_measures
 from genbench.subject.part_messages import PartReply, PartRequest
-from genbench.subject.parts import CountedParts, asked, compute_own, seed_globals
-from genbench.subject.subject import Subject, TrainedNetwork
+from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["PluginProcess", "load_network"]
+__all__ = ["PluginProcess"]
 
 _GRACE_SECONDS = 20.0
 """It watches its readings itself; past this much more than their limit, it is stuck."""
-
-
-def load_network(place: NetworkPlace) -> TrainedNetwork:
-    """Load a network from the folders of its cells."""
-    folders = {name: Path(folder) for name, folder in place.folders.items()}
-    network: TrainedNetwork = load_named(place.loader)(place.name, **folders, **place.options)
-    return network
 
 
 class PluginProcess:
@@ -131,12 +132,14 @@ def _serve(source: Source, limits: Limits, held: TrainedNetwork | None, channel:
         gc.collect()
         gc.freeze()  # as in the nursery: what readings inherit is not to be copied by their collections
         with socket.socket(fileno=channel) as host:
-            _take_orders(host, measures, held)
+            _take_orders(host, source, measures, held)
     finally:
         os._exit(73)
 
 
-def _take_orders(host: socket.socket, measures: Mapping[str, Measure], held: TrainedNetwork | None) -> None:
+def _take_orders(
+    host: socket.socket, source: Source, measures: Mapping[str, Measure], held: TrainedNetwork | None
+) -> None:
     lines = host.makefile("rb")
 
     def forward(request: PartRequest) -> PartReply:
@@ -148,21 +151,29 @@ def _take_orders(host: socket.socket, measures: Mapping[str, Measure], held: Tra
     for text in lines:
         order = parse(text, Order)
         if trip is None or order.network.group != group:
-            group, trip = order.network.group, _Network(order, held, forward)
+            group, trip = order.network.group, _Network(source, measures, order, held, forward)
         for reading in order.readings:
-            outcome = run_guarded(trip.work(measures, reading), order.limits, trip.answer)
-            host.sendall(line(Ended(reading.key, outcome)))
+            host.sendall(line(Ended(reading.key, trip.read(reading, order.limits))))
 
 
 class _Network:
     """One network in the process of a plugin, and what the plugin's measures share of it."""
 
-    def __init__(self, order: Order, held: TrainedNetwork | None, forward: Answer) -> None:
+    def __init__(
+        self,
+        source: Source,
+        measures: Mapping[str, Measure],
+        order: Order,
+        held: TrainedNetwork | None,
+        forward: Answer,
+    ) -> None:
+        self._source = source
+        self._measures = measures
         self._order = order
         self._forward = forward
         self._own: dict[str, PartReply] = {}
         self._network, self._problem = held, ""
-        if order.network.loader:
+        if order.network.loader and not starts_fresh(order.limits.compute):
             try:
                 self._network = load_network(order.network)
                 # Asked for by every reading. Here it takes half of what it takes in a child, which copies
@@ -171,9 +182,17 @@ class _Network:
             except Exception as problem:
                 self._problem = described(problem)
 
-    def work(self, measures: Mapping[str, Measure], reading: Reading) -> Work:
+    def read(self, reading: Reading, limits: Limits) -> Outcome:
         """Take a reading."""
-        return lambda ask: take(measures[reading.measure], reading, self._loaded(), _parts(ask))
+        fresh = ReadingsWork(self._source, self._order.network, self._order.part_seed, [reading])
+        return self._guarded(fresh, partial(self._take, reading), limits)
+
+    def _guarded(self, fresh: ReadingsWork | SharedWork, work: Work, limits: Limits) -> Outcome:
+        ((_, outcome),) = run_work(fresh, lambda: [work], limits, self.answer)
+        return outcome
+
+    def _take(self, reading: Reading, ask: Ask) -> Found:
+        return take_plugins(self._measures[reading.measure], reading, self._loaded(), ask)
 
     def _loaded(self) -> TrainedNetwork:
         if self._network is None:
@@ -185,8 +204,9 @@ class _Network:
         if not request.function:
             return self._forward(request)
         if request.function not in self._own:
-            limits = Limits(max(request.seconds_left, 0.0), self._order.limits.memory)
-            outcome = run_guarded(partial(self._compute, request.function), limits, self.answer)
+            limits = replace(self._order.limits, seconds=max(request.seconds_left, 0.0))
+            fresh = SharedWork(self._source, self._order.network, self._order.part_seed, request.function)
+            outcome = self._guarded(fresh, partial(self._compute, request.function), limits)
             reply = PartReply(str(outcome.status), outcome.reason)
             if outcome.status is Status.OK:
                 reply = PartReply(reply.status, seconds=outcome.cost.seconds, **outcome.result)
@@ -196,13 +216,4 @@ class _Network:
         return self._own[request.function]
 
     def _compute(self, function: str, ask: Ask) -> Mapping[str, Any]:
-        seed = self._order.part_seed
-        seed_globals(seed)
-        module, _, name = function.partition(":")
-        subject = Subject(self._loaded(), _parts(ask), seed=seed)
-        value, used = compute_own(getattr(sys.modules[module], name), subject, seed)
-        return {"value": value, "used": sorted(used)}
-
-
-def _parts(ask: Ask) -> CountedParts:
-    return CountedParts({}, {}, asked(ask), ask)
+        return compute_shared(self._loaded(), function, self._order.part_seed, ask)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import torch
+
 from genbench.engine.messages import Found, Reading
 from genbench.engine.value import result_record
 from genbench.errors import NotApplicable
@@ -17,6 +19,8 @@ __all__ = ["take"]
 def take(measure: Measure, reading: Reading, network: TrainedNetwork, parts: CountedParts) -> Found:
     """Call `measure`; its exceptions come through."""
     seed_globals(reading.seed)
+    if network.device.type != "cpu":
+        torch.manual_seed(reading.seed)  # the device's own generator too
     subject = Subject(network, parts, seed=reading.seed)
     lacking = measure.needs - subject.provides
     if lacking:

@@ -17,7 +17,14 @@ from genbench.engine.messages import Build, Built, Start, Started, Stop, Stopped
 
 __all__ = ["NurseryEnded", "Worker", "Workers"]
 
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_ENVIRONMENT = {
+    # Until a guarded process sets torch's own: one that has started threads cannot be forked.
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+    # Threads that wait do not spin: where another process has the core, a spinning one takes its time away.
+    "OMP_WAIT_POLICY": "PASSIVE",
+    # What cuBLAS needs to give the same bits twice.
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+}
 
 _PATIENCE = 2.0
 """Seconds for a worker without work to end by itself."""
@@ -111,7 +118,7 @@ class Workers:
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, **_ONE_THREAD},
+                env={**os.environ, **_ENVIRONMENT},
                 start_new_session=True,
             )
 

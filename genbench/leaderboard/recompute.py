@@ -9,24 +9,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Unpack
 
 from genbench.engine.cells import Outcome, Status
-from genbench.engine.guard import Limits
 from genbench.errors import UserError
+from genbench.leaderboard.tolerance import TOLERANCE, tolerance_of
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Entry, load_registry
-from genbench.records.provenance import package_versions, plugin_record
+from genbench.records.provenance import package_versions, plugin_record, processor
 from genbench.records.record import Record
 from genbench.report.progress import make_progress
-from genbench.run.execute import bring_to_end
+from genbench.run.execute import RunOptions, bring_to_end, workers_of
 from genbench.run.plan import make_plan
 from genbench.suites.evidence_packs import shipped_evidence
 
-__all__ = ["TOLERANCE", "Agreement", "compare", "draw", "recompute", "require_measure", "what_differs"]
-
-TOLERANCE = 1e-4
-"""Relative; sums over a network's weights on another processor differ in their last bits, and searches such
-as that for sigma multiply the difference."""
+__all__ = ["Agreement", "compare", "draw", "recompute", "require_measure", "what_differs"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +36,8 @@ class Agreement:
     found: float | None
     recorded_status: str
     status: str
+    tolerance: float = TOLERANCE.elsewhere
+    """What the two may differ by, relatively: see `genbench.leaderboard.tolerance`."""
 
     @property
     def same_bits(self) -> bool:
@@ -57,7 +56,7 @@ class Agreement:
     @property
     def agrees(self) -> bool:
         """To the bit, or within the tolerance."""
-        return self.difference <= TOLERANCE
+        return self.difference <= self.tolerance
 
 
 def require_measure(record: Record) -> Entry[Measure]:
@@ -80,9 +79,8 @@ def recompute(
     suite: str,
     *,
     store: Path | None = None,
-    limits: Limits,
-    jobs: int | None = None,
     quiet: bool = False,
+    **how: Unpack[RunOptions],
 ) -> dict[tuple[str, str], Outcome]:
     """Compute the readings of measures on networks of a suite, `chosen` by name.
 
@@ -98,10 +96,9 @@ def recompute(
     plan = replace(plan, readings={place: cell for place, cell in plan.readings.items() if place in wanted})
     with ExitStack() as stack:
         folder = store or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="genbench-again-")))
+        jobs = workers_of(plan, folder, how)
         progress = stack.enter_context(make_progress(plan, folder, jobs=jobs, quiet=quiet))
-        outcomes = bring_to_end(
-            plan, folder, progress, lambda _, found: dict(found), jobs=jobs, limits=limits
-        )
+        outcomes = bring_to_end(plan, folder, progress, lambda _, found: dict(found), **how)
     return {place: outcomes[cell.key] for place, cell in plan.readings.items()}
 
 
@@ -115,6 +112,7 @@ def compare(record: Record, found: Mapping[tuple[str, str], Outcome]) -> list[Ag
             found[record.name, reading.subject].value,
             str(reading.status),
             str(found[record.name, reading.subject].status),
+            tolerance_of(record, reading, found[record.name, reading.subject].cost),
         )
         for reading in record.readings
         if (record.name, reading.subject) in found
@@ -152,6 +150,9 @@ def what_differs(record: Record, entry: Entry[Measure]) -> list[str]:
         for name in sorted({*then, *now})
         if then.get(name) != now.get(name)
     ]
+    known, here = record.provenance.platform.processor, processor()
+    if known and here and known != here:
+        found.append(f"the processor was {known} and is {here}")
     if record.plugin.sha256 != plugin_record(entry).sha256:
         found.append("the source code of the measure is another")
     return found

@@ -173,8 +173,16 @@ def _paragraphs(about: About) -> list[tuple[str, str]]:
     return found or [("text", about.summary)]
 
 
+def _machine(record: Record) -> str:
+    """Also devices and threads, where they are not one thread of the CPU."""
+    machine = record.provenance.platform
+    used = {(reading.device, reading.threads) for reading in record.readings} - {("cpu", 1)}
+    devices = "".join(f", {device} with {threads} threads" for device, threads in sorted(used))
+    return f"{machine.system} {machine.machine}, Python {machine.python}, {machine.libc}{devices}"
+
+
 def _provenance(record: Record) -> list[tuple[str, str]]:
-    origin, git, machine = record.provenance, record.provenance.git, record.provenance.platform
+    origin, git = record.provenance, record.provenance.git
     return [
         ("offered by", f"{record.plugin.kind}: {_plugin(record)}"),
         ("measure version", record.measure.version),
@@ -185,6 +193,6 @@ def _provenance(record: Record) -> list[tuple[str, str]]:
         ("data sha256", origin.data_sha256 or ""),
         ("suite sha256", origin.suite_sha256),
         ("packages", ", ".join(f"{name} {version}" for name, version in sorted(origin.packages.items()))),
-        ("machine", f"{machine.system} {machine.machine}, Python {machine.python}, {machine.libc}"),
+        ("machine", _machine(record)),
         ("record sha256", record.sha256),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Unpack
 
 from msgspec import structs
 
@@ -26,6 +27,7 @@ from genbench.leaderboard.trust import (
 from genbench.plugin.registry import load_registry
 from genbench.records.record import Record
 from genbench.records.validate import read_records, record_files
+from genbench.run.execute import RunOptions
 from genbench.suites.evidence_packs import shipped_evidence
 
 __all__ = ["check_conformance", "remember", "suite_records", "verify_sample"]
@@ -47,16 +49,15 @@ def verify_sample(
     sample: int,
     *,
     seed: int,
-    limits: Limits,
     slowest: float = math.inf,
-    jobs: int | None = None,
     quiet: bool = False,
+    **how: Unpack[RunOptions],
 ) -> list[Agreement]:
     """Recompute random readings in an empty store and compare them."""
     chosen = draw(records, sample, seed, slowest)
     if not chosen:
         raise UserError("there is no reading of an installed measure to recompute")
-    found = recompute(chosen, records[0].suite, limits=limits, jobs=jobs, quiet=quiet)
+    found = recompute(chosen, records[0].suite, quiet=quiet, **how)
     return [one for record in records if record.name in chosen for one in compare(record, found)]
 
 

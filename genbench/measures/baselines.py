@@ -16,7 +16,7 @@ __all__ = ["MEASURES"]
 @measure(category="baseline", needs=(), randomness="seeded", cost="low")
 def baseline_random(subject: Subject) -> float:
     """A random number, the same for the same network and seed."""
-    return torch.rand((), generator=subject.generator, dtype=torch.float64).item()
+    return torch.rand((), generator=subject.generator, dtype=torch.float64, device="cpu").item()
 
 
 @measure(category="baseline", needs=(), cost="low")

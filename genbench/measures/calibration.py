@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from genbench._lazy import torch
 from genbench.errors import NotApplicable
 from genbench.plugin.contract import measure
+from genbench.subject.precision import wide
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,16 +25,17 @@ _BINS = 15
 
 
 def _logits(subject: Subject) -> Tensor:
-    return subject.logits().double()
+    logits = subject.logits()
+    return logits.to(wide(logits.device))
 
 
 def _gaps(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Share of examples and |accuracy − confidence| of every bin that is not empty."""
     confidence, predicted = logits.softmax(1).max(1)
-    right = (predicted == labels).double()
+    right = (predicted == labels).to(logits.dtype)
     bins = (confidence * _BINS).ceil().long().clamp(1, _BINS) - 1
-    counts = torch.bincount(bins, minlength=_BINS).double()
-    excess = torch.zeros(_BINS, dtype=torch.float64).index_add_(0, bins, right - confidence)
+    counts = torch.bincount(bins, minlength=_BINS).to(logits.dtype)
+    excess = logits.new_zeros(_BINS).index_add_(0, bins, right - confidence)
     used = counts > 0
     return counts[used] / len(labels), (excess[used] / counts[used]).abs()
 
@@ -105,7 +107,7 @@ def ace(subject: Subject) -> float:
     p = _logits(subject).softmax(1)
     order = p.argsort(dim=0, stable=True)
     confidence = p.gather(0, order)
-    truth = torch.nn.functional.one_hot(subject.labels(), p.shape[1]).double().gather(0, order)
+    truth = torch.nn.functional.one_hot(subject.labels(), p.shape[1]).to(p.dtype).gather(0, order)
     gaps = [
         (truth_bin.mean(0) - confidence_bin.mean(0)).abs()
         for truth_bin, confidence_bin in zip(

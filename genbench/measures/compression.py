@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from genbench._lazy import torch
 from genbench.errors import NotApplicable
 from genbench.plugin.contract import measure
+from genbench.subject.precision import precise, wide
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +31,7 @@ def adaptive_code_bits(counts: Tensor) -> float:
     of frequencies needs to be sent; the order of the symbols does not matter. An arithmetic coder ends
     within 2 bits of this, which are added.
     """
-    counts = counts.double()
+    counts = precise(counts)
     size, total = len(counts), float(counts.sum())
     half = torch.full_like(counts, 0.5)
     log_p = (
@@ -48,7 +49,7 @@ def _elias_bits(number: int) -> int:
 
 def _quantised(changes: list[Tensor], step: float) -> tuple[list[Tensor], float]:
     """The changes as the decoder gets them, and the bits that took."""
-    scales = [float(c.double().square().mean().sqrt().half()) for c in changes]
+    scales = [float(c.to(wide(c.device)).square().mean().sqrt().half()) for c in changes]
     levels = [
         torch.zeros_like(c) if scale == 0 else (c / (step * scale)).round()
         for c, scale in zip(changes, scales, strict=True)
@@ -93,7 +94,7 @@ def compression_bound(subject: Subject) -> float:
         with torch.no_grad():
             for (name, value), change in zip(state.items(), decoded, strict=True):
                 value.copy_(initial[name] + change)
-            wrong = sum(int((model(x).argmax(1) != y).sum()) for x, y in subject.batches(256))
+            wrong = sum(int((model(x).argmax(1) != y).sum()) for x, y in subject.batches())
         complexity = bits * math.log(2) + 2 * math.log(bits) + math.log(m * len(_STEPS) / _DELTA) + 2
         best = min(best, wrong / m + math.sqrt(complexity / (2 * m - 1)))
     return best

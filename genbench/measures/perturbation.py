@@ -32,6 +32,8 @@ __all__ = ["MEASURES", "davies_bouldin", "gi_scores", "interpolation_measure", "
 _DATA = frozenset({"weights", "training_data"})
 _REPRESENTED, _LEFT_OUT = 512, 8
 """Examples behind the Davies-Bouldin index, and groups of them that are left out for its error."""
+_ROUNDING = 1e-14
+"""Squared distance of two class means, relative to their squares, that is rounding."""
 
 
 def gi_scores(alpha: Tensor, accuracy: Tensor) -> Tensor:
@@ -57,8 +59,9 @@ def pal_areas(alpha: Tensor, accuracy: Tensor) -> tuple[Tensor, Tensor]:
 def _gi(pairs: str, layer: int) -> Callable[[Subject], Estimate]:
     def gi(subject: Subject) -> Estimate:
         curve = subject.response_curve(pairs, layer)
-        alpha, right = curve["alpha"], curve["right"].double()
-        heaviest = float(gi_scores(alpha, 1 - torch.eye(len(alpha), dtype=torch.float64)).max())
+        alpha, right = curve["alpha"], curve["right"].to(curve["alpha"].dtype)
+        none = torch.eye(len(alpha), dtype=alpha.dtype, device=alpha.device)
+        heaviest = float(gi_scores(alpha, 1 - none).max())
         return skewed(mean_over_rows(gi_scores(alpha, right), curve, finest=heaviest / len(right)))
 
     return gi
@@ -67,7 +70,7 @@ def _gi(pairs: str, layer: int) -> Callable[[Subject], Estimate]:
 def _pal(pairs: str, layer: int) -> Callable[[Subject], Estimate]:
     def pal(subject: Subject) -> Estimate:
         curve = subject.response_curve(pairs, layer)
-        alpha, right = curve["alpha"], curve["right"].double()
+        alpha, right = curve["alpha"], curve["right"].to(curve["alpha"].dtype)
         top, bottom = pal_areas(alpha, right)
         near = mean_over_rows(bottom, curve)
         if float(near) == 0:
@@ -135,7 +138,7 @@ def _measures(
 
 def _mixup(subject: Subject) -> Estimate:
     half = subject.midpoints()
-    right = half["right"][:, 0].double()
+    right = half["right"][:, 0].to(half["seen"].dtype)
     return mean_over_rows(right, half, finest=1 / len(right))
 
 
@@ -156,7 +159,7 @@ def mixup_intra_l0(subject: Subject) -> Estimate:
     return _mixup(subject)
 
 
-@measure(category="perturbation", needs=_DATA, randomness="seeded", paper="003 A.8", cost="high", version="2")
+@measure(category="perturbation", needs=_DATA, randomness="seeded", paper="003 A.8", cost="high", version="3")
 def dbi_mixup(subject: Subject) -> Estimate:
     """Davies-Bouldin index of the first representation times mixup error, the winner of PGDL.
 
@@ -175,32 +178,38 @@ def dbi_mixup(subject: Subject) -> Estimate:
 
 def _representation_index(subject: Subject) -> tuple[float, float]:
     """The Davies-Bouldin index of the first representation, and its error over the choice of examples."""
-    features, labels = subject.first_representation(_REPRESENTED)
-    index, n = davies_bouldin(features.double(), labels), len(labels)
+    products, labels = subject.first_products(_REPRESENTED)
+    index, n = davies_bouldin(products, labels), len(labels)
     if n == subject.m:
         return index, 0.0
-    groups = torch.arange(n) % _LEFT_OUT
-    left_out = [davies_bouldin(features[groups != g], labels[groups != g]) for g in range(_LEFT_OUT)]
-    return index, math.sqrt(1 - n / subject.m) * jackknife(torch.tensor(left_out, dtype=torch.float64))
+    left_out = []
+    for group in range(_LEFT_OUT):
+        kept = torch.arange(n, device=labels.device) % _LEFT_OUT != group
+        left_out.append(davies_bouldin(products[kept][:, kept], labels[kept]))
+    spread = jackknife(torch.tensor(left_out, dtype=torch.float64, device="cpu"))
+    return index, math.sqrt(1 - n / subject.m) * spread
 
 
-def davies_bouldin(features: Tensor, labels: Tensor) -> float:
-    """The Davies-Bouldin index of points (n, d): low where classes are compact and far apart."""
-    classes = labels.unique()
+def davies_bouldin(products: Tensor, labels: Tensor) -> float:
+    """The Davies-Bouldin index of points: low where classes are compact and far apart.
+
+    `products` (n, n): the points' inner products x·x', from any origin: |x − c|² = x·x − 2 x·c + c·c, and the
+    class means c are means of points.
+    """
+    classes, place, counts = labels.unique(return_inverse=True, return_counts=True)
     if len(classes) < 2:
         raise NotApplicable("there is only one class")
-    centres = torch.stack([features[labels == c].mean(0) for c in classes])
-    spreads = torch.stack(
-        [
-            (features[labels == c] - centre).norm(dim=1).mean()
-            for c, centre in zip(classes, centres, strict=True)
-        ]
-    )
-    distances = torch.cdist(centres, centres)
-    if bool((distances + torch.eye(len(classes)) == 0).any()):
+    shares = torch.nn.functional.one_hot(place).to(products.dtype) / counts  # n, classes
+    with_centres = products @ shares
+    between = shares.T @ with_centres  # c·c'
+    squares = between.diagonal()
+    from_own = products.diagonal() - 2 * with_centres.gather(1, place[:, None])[:, 0] + squares[place]
+    spreads = shares.T @ from_own.clamp(min=0).sqrt()
+    sizes = squares[:, None] + squares
+    apart = (sizes - 2 * between).fill_diagonal_(torch.inf)
+    if bool((apart <= _ROUNDING * sizes).any()):
         raise NotApplicable("two classes have the same mean in the first representation")
-    ratios = (spreads[:, None] + spreads[None, :]) / distances.fill_diagonal_(torch.inf)
-    return float(ratios.amax(1).mean())
+    return float(((spreads[:, None] + spreads) / apart.sqrt()).amax(1).mean())
 
 
 MEASURES = [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from genbench.records.record import Git, Platform, Plugin, Provenance, Seeds
 from genbench.run.plan import Plan, measure_fingerprint
 from genbench.suites.kind import kind_of
 
-__all__ = ["CHECKOUT", "PACKAGES", "package_versions", "plugin_record", "provenance"]
+__all__ = ["CHECKOUT", "PACKAGES", "package_versions", "plugin_record", "processor", "provenance"]
 
 PACKAGES = (
     "efficientnet-pytorch", "numpy", "open-clip-torch", "safetensors", "scikit-learn", "scipy", "timm",
@@ -44,11 +46,23 @@ def provenance(plan: Plan, measure: str) -> Provenance:
             machine=platform.machine(),
             libc=" ".join(platform.libc_ver()),
             python=platform.python_version(),
+            processor=processor(),
         ),
         seeds=Seeds(bootstrap=plan.suite.bootstrap_seed),
         git=_git(),
         command=f"genbench run --suite {plan.suite.name} --measure {measure}",
     )
+
+
+@cache
+def processor() -> str:
+    """What the maker of this machine's processor calls it, where the system knows: bits depend on it."""
+    with contextlib.suppress(OSError):
+        for text in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            name, _, value = text.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.processor()
 
 
 def package_versions() -> dict[str, str]:

@@ -28,6 +28,9 @@ SUITE_NAME = "^[a-z0-9]+([._-][a-z0-9]+)*$"
 """Both name files: no slash, no leading dot, no two dots in a row."""
 
 
+DEVICE = "^(cpu|mps|cuda .+)$"
+
+
 class About(RecordPart, frozen=True):
     """What the measure says of itself."""
 
@@ -60,6 +63,7 @@ class Platform(RecordPart, frozen=True):
     machine: Text
     libc: Text
     python: Text
+    processor: Annotated[Text, Meta(description="Its maker's name for it, where known.")] = ""
 
 
 class Seeds(RecordPart, frozen=True):
@@ -106,6 +110,11 @@ class Reading(RecordPart, frozen=True):
     peak_bytes: Count
     seed: Count
     key: Annotated[Sha256, Meta(description="Hash of all that determines the reading.")]
+    device: Annotated[
+        str,
+        Meta(pattern=DEVICE, max_length=200, description="Its type and, of a GPU, its name; older: the CPU."),
+    ] = "cpu"
+    threads: Annotated[int, Meta(ge=1, le=4096, description="Of torch; older records: one.")] = 1
 
 
 class RecordedCost(RecordPart, frozen=True):

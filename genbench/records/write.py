@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import structs, to_builtins
 
 from genbench.engine.cells import Outcome
+from genbench.engine.compute import current
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.keys import canonical_json, text_hash
@@ -31,6 +32,8 @@ def require_recordable(suite: Suite) -> None:
     """Refuse what cannot be compared with others' results: a subset, or a suite with changed fields."""
     if suite.quick:
         raise UserError("--quick results are not comparable and cannot be recorded; run without --quick")
+    if current().autocast:
+        raise UserError("features in bfloat16 are not comparable with others' results; drop --autocast")
     if suite.changes:
         raise UserError(
             f"{suite.title} is not {suite.name} as others run it, so it cannot be recorded; drop the options "
@@ -111,4 +114,6 @@ def _reading(plan: Plan, measure: str, network: str, outcome: Outcome) -> Readin
         peak_bytes=outcome.cost.peak_bytes,
         seed=cell.inputs["seed"],
         key=cell.key,
+        device=outcome.cost.device,
+        threads=outcome.cost.threads,
     )

@@ -175,6 +175,8 @@ class ReadingDocument(Struct):
     seconds: float
     shared_seconds: float
     peak_bytes: int
+    device: str
+    threads: int
     output: str
     stored: bool
 
@@ -250,6 +252,8 @@ def _reading_document(network: str, outcome: Outcome) -> ReadingDocument:
         seconds=outcome.cost.seconds,
         shared_seconds=outcome.cost.shared_seconds,
         peak_bytes=outcome.cost.peak_bytes,
+        device=outcome.cost.device,
+        threads=outcome.cost.threads,
         output=outcome.output,
         stored=not outcome.computed,
     )

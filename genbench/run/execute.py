@@ -10,18 +10,28 @@ from pathlib import Path
 from typing import Required, TypedDict, TypeVar, Unpack
 
 from genbench.engine.cells import Outcome, Status
+from genbench.engine.devices import at_once
 from genbench.engine.guard import Limits
 from genbench.engine.readings import ReadingTable
 from genbench.engine.scheduler import Progress, run_cells
 from genbench.engine.store import Store
 from genbench.errors import UserError
 from genbench.plugin.registry import load_registry
+from genbench.run.forecast import estimate
 from genbench.run.plan import Plan
 from genbench.suites.evidence import Evidence
 from genbench.suites.kind import kind_of
 from genbench.suites.result import Judged, MeasureResult
 
-__all__ = ["RunResult", "bring_to_end", "execute", "find_evidence", "require_ready"]
+__all__ = [
+    "RunOptions",
+    "RunResult",
+    "bring_to_end",
+    "execute",
+    "find_evidence",
+    "require_ready",
+    "workers_of",
+]
 
 Result = TypeVar("Result")
 
@@ -32,7 +42,10 @@ class RunOptions(TypedDict, total=False):
     jobs: int | None
     """Worker processes; None is one per core."""
     limits: Required[Limits]
+    """Of one cell: time, memory, device and threads."""
     executor: str
+    device_free: int | None
+    """Bytes of the GPU that nothing uses now, where cells are computed on one."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,14 @@ def require_ready(plan: Plan, executor: str = "local") -> None:
         raise UserError(plan.evidence.missing[0])
 
 
+def workers_of(plan: Plan, store: Path, how: RunOptions) -> int:
+    """Cells at once: as asked for, and on a GPU no more than its memory holds of the largest cell left."""
+    jobs, free = how.get("jobs") or os.cpu_count() or 1, how.get("device_free")
+    if free is None:
+        return jobs
+    return at_once(jobs, free, estimate(plan, store, jobs).memory_bytes or how["limits"].memory)
+
+
 def bring_to_end(
     plan: Plan,
     store_path: Path,
@@ -79,7 +100,7 @@ def bring_to_end(
     executor, limits = how.get("executor", "local"), how["limits"]
     require_ready(plan, executor)
     create = load_registry().get("executors", executor).item.create
-    workers = how.get("jobs") or os.cpu_count() or 1
+    workers = workers_of(plan, store_path, how)
     with Store(store_path) as store:
         table = ReadingTable(store)
         try:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 import msgspec
 
-from genbench.engine.cells import Cell, Limits, Outcome, make_cell
+from genbench.engine.cells import Cell, Outcome, make_cell
+from genbench.engine.devices import at_once
 from genbench.engine.local import LocalExecutor
 from genbench.engine.messages import ReadingPlace
 from genbench.engine.readings import READING, ReadingTable
@@ -23,6 +25,7 @@ from genbench.engine.workers import NurseryEnded, Workers
 from genbench.errors import UserError
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Entry
+from genbench.run.execute import RunOptions
 from genbench.run.plan import measure_fingerprint
 from genbench.subject.version import SUBJECT_VERSION
 
@@ -36,9 +39,8 @@ def read_network(
     store_path: Path,
     progress: Progress,
     *,
-    limits: Limits,
-    jobs: int | None = None,
     seed: int = 0,
+    **how: Unpack[RunOptions],
 ) -> dict[str, Outcome]:
     """Measure to outcome for the subject that `function` of `file` builds.
 
@@ -47,6 +49,9 @@ def read_network(
     UserError
         If the subject cannot be built; says why.
     """
+    limits, free = how["limits"], how.get("device_free")
+    jobs = how.get("jobs") or os.cpu_count() or 1
+    jobs = jobs if free is None else at_once(jobs, free, limits.memory)
     with Store(store_path) as store:
         scratch = store.scratch.resolve()
         workers, table = Workers(scratch, shown=True), ReadingTable(store)
@@ -59,7 +64,7 @@ def read_network(
                 cells.values(),
                 store,
                 table,
-                lambda: LocalExecutor(jobs or os.cpu_count() or 1, limits, scratch, workers),
+                lambda: LocalExecutor(jobs, limits, scratch, workers),
                 progress,
             )
         finally:

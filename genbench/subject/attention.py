@@ -108,7 +108,8 @@ def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
 
 def _batch_norm(part: nn.BatchNorm2d) -> nn.BatchNorm2d:
     """The batch norm of timm's batch norm with an activation in it."""
-    norm = nn.BatchNorm2d(part.num_features, part.eps, affine=part.affine)
+    norm = nn.BatchNorm2d(part.num_features, part.eps, affine=part.affine, device="meta")
     names = norm.state_dict().keys()
-    norm.load_state_dict({name: value for name, value in part.state_dict().items() if name in names})
+    state = {name: value for name, value in part.state_dict().items() if name in names}
+    norm.load_state_dict(state, assign=True)
     return norm.eval()

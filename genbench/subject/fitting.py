@@ -14,7 +14,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["bytes_per_example", "fitting", "set_memory_limit"]
+__all__ = ["bytes_per_example", "fits", "fitting", "set_memory_limit"]
 
 _MOST = 2**30
 _SHARE = 4
@@ -56,3 +56,8 @@ def fitting(network: TrainedNetwork, most: int, copies: float = 1.0) -> int:
     while size > 1 and size * each > _budget:
         size = (size + 1) // 2
     return size
+
+
+def fits(size: int) -> bool:
+    """Whether so many bytes may be kept while passes are made."""
+    return size <= _budget

@@ -14,6 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from genbench.subject.precision import precise
+
 __all__ = ["largest_singular_value"]
 
 _COARSEST = 8
@@ -40,7 +42,7 @@ Product = Callable[[Tensor, Tensor], Tensor]
 
 def largest_singular_value(kernel: Tensor, grid: int) -> float:
     """Norm of the circular convolution with `kernel` (out, in, taps...) on a grid of side `grid`."""
-    kernel = kernel.detach().double()
+    kernel = precise(kernel.detach())
     scale = float(kernel.abs().max())
     if scale == 0 or not math.isfinite(scale):
         return scale
@@ -63,14 +65,14 @@ def _contenders(kernel: Tensor, grid: int) -> Tensor:
     """
     size, axes = kernel.shape[1], kernel.ndim - 2
     product = _gram_product(kernel, grid)
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator("cpu").manual_seed(0)
     stride, first = 2 if grid > 2 else 1, _COARSE
     while grid >= 2 * _COARSEST * stride:
         stride *= 2
-    line = torch.arange(0, grid, stride)
+    line = torch.arange(0, grid, stride, device=kernel.device)
     # One of f and −f is enough: their matrices are conjugates.
     frequencies = torch.cartesian_prod(*[line] * (axes - 1), line[line <= grid // 2]).view(-1, axes)
-    v = _random(size, len(frequencies), generator)
+    v = _random(size, frequencies, generator)
     while stride > 1:
         run = _Lanczos(product, frequencies, v)
         # Of eigenvalues, which are squares of norms; knowing them much better would leave few more behind.
@@ -80,7 +82,7 @@ def _contenders(kernel: Tensor, grid: int) -> Tensor:
         stride, first = stride // 2, _FIRST
         frequencies, parents, mirrored = _around(run.frequencies, stride, grid)
         v = torch.where(mirrored, starts[:, parents].conj(), starts[:, parents])
-        v += _RANDOM * _random(size, len(frequencies), generator)
+        v += _RANDOM * _random(size, frequencies, generator)
         v /= v.norm(dim=0)
     run = _Lanczos(product, frequencies, v, remember=False)
     ritz = _race(run, 1.0, _SETTLED, first, min(_MOST, size))
@@ -91,8 +93,10 @@ def _radius(kernel: Tensor) -> int:
     return max(side // 2 for side in kernel.shape[2:])
 
 
-def _random(size: int, count: int, generator: torch.Generator) -> Tensor:
-    vectors = torch.randn(size, count, dtype=torch.complex64, generator=generator)
+def _random(size: int, frequencies: Tensor, generator: torch.Generator) -> Tensor:
+    shape = (size, len(frequencies))
+    vectors = torch.randn(shape, dtype=torch.complex64, generator=generator, device="cpu")
+    vectors = vectors.to(frequencies.device)
     vectors /= vectors.norm(dim=0)
     return vectors
 
@@ -100,11 +104,12 @@ def _random(size: int, count: int, generator: torch.Generator) -> Tensor:
 def _around(frequencies: Tensor, stride: int, grid: int) -> tuple[Tensor, Tensor, Tensor]:
     """The frequencies at most one stride away; which of the given each came from; whether by way of −f."""
     axes = frequencies.shape[1]
-    moves = torch.cartesian_prod(*[torch.tensor([0, -stride, stride])] * axes).view(-1, axes)
+    steps = frequencies.new_tensor([0, -stride, stride])
+    moves = torch.cartesian_prod(*[steps] * axes).view(-1, axes)
     found = (frequencies + moves[:, None]).flatten(0, 1) % grid
     mirrored = found[:, -1] > grid // 2
     found = torch.where(mirrored[:, None], -found % grid, found)
-    code = (found * grid ** torch.arange(axes)).sum(1)
+    code = (found * grid ** torch.arange(axes, device=found.device)).sum(1)
     order = code.sort(stable=True)
     first = torch.ones_like(code, dtype=torch.bool)
     first[1:] = order.values[1:] != order.values[:-1]
@@ -140,7 +145,7 @@ class _Lanczos:
         self.frequencies = frequencies
         self._remember = remember
         self._product, self._v = product, v
-        self._beta = torch.zeros(v.shape[1])
+        self._beta = torch.zeros(v.shape[1], device=v.device)
         self._alphas: list[Tensor] = []
         self._betas: list[Tensor] = []
         self._basis: list[Tensor] = []
@@ -192,7 +197,8 @@ class _Lanczos:
 
 def _phases(kernel: Tensor, frequencies: Tensor, grid: int) -> Tensor:
     """exp(−i f·t), (taps, frequencies)."""
-    offsets = torch.cartesian_prod(*(torch.arange(side) for side in kernel.shape[2:]))
+    sides = (torch.arange(side, device=kernel.device) for side in kernel.shape[2:])
+    offsets = torch.cartesian_prod(*sides)
     turns = (offsets.view(-1, frequencies.shape[1]) @ frequencies.T) % grid
     return torch.exp(-2j * math.pi / grid * turns.double())
 

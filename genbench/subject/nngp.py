@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,9 +22,11 @@ from torch import Tensor, nn
 
 from genbench.errors import NotApplicable
 from genbench.keys import derive_seed
+from genbench.subject.precision import precise
 from genbench.subject.sampling import examples
 
 if TYPE_CHECKING:
+    from genbench.subject.inputs import Inputs
     from genbench.subject.parts import Part, PartSource
     from genbench.subject.subject import TrainedNetwork
 
@@ -31,7 +34,8 @@ __all__ = ["evidence_examples", "log_evidence", "log_orthant_probabilities", "nn
 
 _MOST_EXAMPLES, _LEAST_EXAMPLES = 1200, 200
 _NUMBERS = 3e6
-"""Numbers in all inputs of S together: 976 images of 3 × 32 × 32."""
+"""Numbers in all inputs of S together, or in a batch of them: 976 images of 3 × 32 × 32."""
+_LEAST_AT_ONCE = 4
 _NETWORKS, _OUTPUTS, _FEATURES = 24, 10, 240
 """Random networks at least, outputs used of each at most, and outputs of all of them together at least."""
 _GROUPS = 4
@@ -48,7 +52,8 @@ _LOOSE = 0.02
 def evidence_examples(m: int, numbers: int) -> int:
     """n = |S| for m training examples of so many numbers each: all of them, as far as the budget goes.
 
-    It depends on the data alone, so that all networks trained on them are judged on as many.
+    It depends on the data alone, so that all networks trained on them are judged on as many. Where the least
+    number of examples is beyond the budget (images above 70 × 70), they are passed in batches.
     """
     return min(m, _MOST_EXAMPLES, max(_LEAST_EXAMPLES, int(_NUMBERS / numbers)))
 
@@ -65,9 +70,8 @@ def log_evidence(network: TrainedNetwork, parts: PartSource, generator: torch.Ge
     present = labels.unique()
     if len(present) < 2:
         raise NotApplicable("all training labels are equal")
-    chosen = inputs[:]
-    groups = nngp_features(network.model, chosen, _seed(network.model, chosen, labels))
-    signs = torch.where(labels == present[:, None], 1.0, -1.0).double()
+    groups = nngp_features(network.model, inputs, _seed(network.model, inputs, labels))
+    signs = precise(torch.where(labels == present[:, None], 1.0, -1.0))
     whole = _process(groups)
     sites = [_settled_sites(whole, part) for part in signs.split(_AT_ONCE)]
     evidence = [_log_mass(whole, *pair) for pair in zip(signs.split(_AT_ONCE), sites, strict=True)]
@@ -78,35 +82,63 @@ def log_evidence(network: TrainedNetwork, parts: PartSource, generator: torch.Ge
         left_out.append(_log_mass(process, few, _settled_sites(process, few, near)))
     return {
         "evidence": torch.cat(evidence),
-        "n": torch.tensor(len(labels)),
-        "networks": torch.tensor(sum(group.shape[1] for group in groups)),
+        "n": torch.tensor(len(labels), device="cpu"),
+        "networks": torch.tensor(sum(group.shape[1] for group in groups), device="cpu"),
         "jackknife": torch.stack(left_out),
     }
 
 
-def _seed(model: nn.Module, inputs: Tensor, labels: Tensor) -> int:
+def _seed(model: nn.Module, inputs: Inputs, labels: Tensor) -> int:
     shapes = [(name, list(values.shape)) for name, values in model.state_dict().items()]
-    data = [hashlib.sha256(t.contiguous().cpu().numpy().tobytes()).hexdigest() for t in (inputs, labels)]
+    data = [_digest(inputs.split(_at_once(inputs))), _digest([labels])]
     return derive_seed("random networks", repr(model), shapes, data)
 
 
-def nngp_features(model: nn.Module, inputs: Tensor, seed: int) -> list[Tensor]:
+def _digest(batches: Iterable[Tensor]) -> str:
+    digest = hashlib.sha256()
+    for batch in batches:
+        digest.update(batch.contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _at_once(inputs: Inputs) -> int:
+    """Inputs in one pass: as many as have the budget's numbers together, whatever the memory."""
+    return max(_LEAST_AT_ONCE, int(_NUMBERS / inputs.shape[1:].numel()))
+
+
+def nngp_features(model: nn.Module, inputs: Inputs, seed: int) -> list[Tensor]:
     """Outputs (n, networks, classes) of groups of random networks, in units of their own.
 
     Classes are alike in distribution, so some of them do for all.
     """
-    model = copy.deepcopy(model)
-    for part in model.modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm):
-            part.train()  # statistics of these inputs: those of the trained network say nothing about others
+    model, device = copy.deepcopy(model), inputs.device
     groups: list[list[Tensor]] = [[] for _ in range(_GROUPS)]
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         for group in groups:
             while not group or len(group) < _draws(group[0].shape[1]):
-                _draw_again(model)
-                group.append(model(inputs)[:, :_OUTPUTS].double())
+                _draw_again(model.cpu())  # modules draw where their weights are
+                group.append(precise(_outputs(model.to(device), inputs)))
     return [torch.stack(group, 1) for group in groups]
+
+
+def _outputs(model: nn.Module, inputs: Inputs) -> Tensor:
+    """Outputs on all inputs, with batch norm on their statistics: those of trained weights say nothing here.
+
+    Where the inputs are passed in several batches, statistics are those of the first: a pass over all of them
+    for every batch norm would make the cost grow as the square of the depth.
+    """
+    norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+    size = _at_once(inputs)
+    for norm in norms:
+        norm.train()
+        norm.momentum = 1.0
+    if norms and len(inputs) > size:
+        model(inputs[:size])
+        for norm in norms:
+            norm.eval()
+    outputs: Tensor = torch.cat([model(x)[:, :_OUTPUTS] for x in inputs.split(size)])
+    return outputs
 
 
 def _draws(outputs: int) -> int:
@@ -208,7 +240,7 @@ def _posterior(process: Process, tau: Tensor, nu: Tensor) -> tuple[Tensor, Tenso
     tau = tau.clamp(min=0)
     damped = 1 + noise * tau
     weighted = (tau / damped).sqrt()[:, :, None] * features  # classes, n, r
-    eye = torch.eye(features.shape[1], dtype=features.dtype)
+    eye = torch.eye(features.shape[1], dtype=features.dtype, device=features.device)
     factor = torch.linalg.cholesky(eye + weighted.mT @ weighted)
     pushed = (nu / damped) @ features
     w = torch.cholesky_solve(pushed[:, :, None], factor)[:, :, 0]

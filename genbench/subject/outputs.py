@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from genbench.errors import NotApplicable
+from genbench.subject.fitting import fitting
 
 if TYPE_CHECKING:
     from genbench.subject.parts import Part, PartSource
@@ -18,7 +19,7 @@ __all__ = ["logits", "margins"]
 def logits(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
     """Outputs of the network, (m, classes)."""
     with torch.no_grad():
-        return {"logits": torch.cat([network.model(x) for x in network.inputs.split(256)])}
+        return {"logits": torch.cat([network.model(x) for x in network.inputs.split(fitting(network, 256))])}
 
 
 def margins(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:

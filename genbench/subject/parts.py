@@ -24,6 +24,7 @@ from torch import Tensor
 from genbench.errors import NotApplicable
 from genbench.keys import derive_seed
 from genbench.subject.part_messages import PartReply, PartRequest
+from genbench.subject.precision import wide
 
 if TYPE_CHECKING:
     from genbench.subject.subject import Subject, TrainedNetwork
@@ -43,6 +44,8 @@ __all__ = [
     "seed_globals",
     "timed_part",
 ]
+
+_CPU = torch.device("cpu")
 
 Part = dict[str, Tensor]
 """Named tensors: something that can be kept, copied and sent."""
@@ -175,14 +178,14 @@ def compute_own(
     return msgspec.json.decode(msgspec.json.encode(function(view))), frozenset(view.used)
 
 
-def asked(ask: Callable[[PartRequest], PartReply]) -> Fetch:
-    """Fetches parts from the host process."""
+def asked(ask: Callable[[PartRequest], PartReply], device: torch.device = _CPU) -> Fetch:
+    """Fetches parts from the host process, for a subject on `device`."""
 
     def fetch(name: str, options: Mapping[str, Any]) -> tuple[Part, float]:
         reply = ask(PartRequest(name, dict(options)))
         _require(reply, part_label(name, options))
         part = {key: tensor.clone() for key, tensor in load_file(reply.file).items()}
-        return part, reply.seconds
+        return _there(part, device), reply.seconds
 
     return fetch
 
@@ -246,7 +249,7 @@ def part_label(name: str, options: Mapping[str, Any]) -> str:
 def compute_part(
     network: TrainedNetwork, seed: int, parts: PartSource, name: str, options: Mapping[str, Any]
 ) -> Part:
-    """Compute one part; its randomness depends on the subject and the part alone.
+    """Compute one part, on the network's device; its randomness depends on the subject and the part alone.
 
     Numbers that are not finite are refused here, once, so that no measure has to look for them.
     """
@@ -254,7 +257,7 @@ def compute_part(
         raise KeyError(f"there is no shared part {name!r}")
     if name not in _OF_WEIGHTS and not network.finite_outputs:
         raise NotApplicable("the network's outputs are not finite")
-    generator = torch.Generator().manual_seed(derive_seed(seed, "part", name, dict(options)))
+    generator = torch.Generator("cpu").manual_seed(derive_seed(seed, "part", name, dict(options)))
     function: Callable[..., Part] = getattr(import_module(f"genbench.subject.{_HOMES[name]}"), name)
     try:
         part = function(network, parts, generator, **options)
@@ -262,7 +265,15 @@ def compute_part(
         raise NotApplicable(_OVERFLOW.format(part_label(name, options))) from problem
     if name not in _MAY_BE_INFINITE and not all(bool(t.isfinite().all()) for t in part.values()):
         raise NotApplicable(_OVERFLOW.format(part_label(name, options)))
-    return part
+    return _there(part, network.device)
+
+
+def _there(part: Part, device: torch.device) -> Part:
+    """The part on `device`, in no wider a type than that has."""
+    return {
+        key: tensor.to(device, wide(device) if tensor.dtype == torch.float64 else tensor.dtype)
+        for key, tensor in part.items()
+    }
 
 
 _OVERFLOW = "the network's weights or outputs are too large or too small: {} is beyond floating point"
@@ -296,7 +307,7 @@ _HOMES = {
 
 def save_part(part: Part, file: Path) -> None:
     """Write a part where another process can read it."""
-    save_file({key: tensor.contiguous() for key, tensor in part.items()}, file)
+    save_file({key: tensor.cpu().contiguous() for key, tensor in part.items()}, file)
 
 
 def timed_part(

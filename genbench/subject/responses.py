@@ -12,13 +12,16 @@ from torch import Tensor
 from genbench.errors import NotApplicable
 from genbench.keys import derive_seed
 from genbench.subject.cut import CutNetwork, cut_after_block
-from genbench.subject.sampling import example_order
+from genbench.subject.fitting import fits, fitting
+from genbench.subject.inputs import Inputs
+from genbench.subject.precision import precise
+from genbench.subject.sampling import example_order, examples
 
 if TYPE_CHECKING:
     from genbench.subject.parts import Part, PartSource
     from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["Pairing", "cut_network", "midpoints", "paired", "response_curve"]
+__all__ = ["Pairing", "cut_network", "first_products", "midpoints", "paired", "response_curve"]
 
 _POINTS, _END = 21, 0.5
 _ROWS, _MIDPOINTS = 256, 768
@@ -27,6 +30,8 @@ _POOL = 768
 """Training examples among which partners are found: the first of the fixed order."""
 _CHUNK = 256
 _GOLDEN = 0.6180339887498949
+_PRECISE = 32
+"""Bytes for a number of an output while products are made: two blocks and their differences in float64."""
 
 
 def response_curve(
@@ -38,7 +43,7 @@ def response_curve(
     1, outputs of the first block. A row belongs to one x, and every alpha of it to an x' of its own, so that
     few passes see many pairs; where all pairs are few enough, each is a row. The rest as `Pairing`.
     """
-    alpha = torch.linspace(0, _END, _POINTS, dtype=torch.float64)
+    alpha = torch.linspace(0, _END, _POINTS, dtype=torch.float64, device="cpu")
     pairing = paired(network.labels, pairs, _ROWS, _POINTS)
     return {"alpha": alpha, "right": _right(network, layer, alpha, pairing), **pairing.design()}
 
@@ -46,7 +51,7 @@ def response_curve(
 def midpoints(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
     """right (pairs, 1): whether the input half-way between two examples of one class is classified so."""
     pairing = paired(network.labels, "intra", _MIDPOINTS, 1)
-    right = _right(network, 0, torch.tensor([_END], dtype=torch.float64), pairing)
+    right = _right(network, 0, torch.tensor([_END], dtype=torch.float64, device="cpu"), pairing)
     return {"right": right, **pairing.design()}
 
 
@@ -67,18 +72,17 @@ class Pairing:
 
     def design(self) -> Part:
         """What the error of a mean over rows depends on."""
-        shares = {"seen": self.seen, "partners": self.partners}
-        return {
-            "example": self.example,
-            **{name: torch.tensor(value, dtype=torch.float64) for name, value in shares.items()},
-        }
+        seen, partners = torch.tensor([self.seen, self.partners], dtype=torch.float64, device="cpu")
+        return {"example": self.example, "seen": seen, "partners": partners}
 
 
 def paired(labels: Tensor, kind: str, rows: int, points: int) -> Pairing:
     """All ordered pairs if there are at most `rows`; else at most `rows` rows, of as many x as there are.
 
-    Both follow from the labels alone, so that networks trained on one data set meet the same pairs.
+    Both follow from the labels alone, so that networks trained on one data set meet the same pairs. Row
+    numbers and what is computed from them stay on the CPU.
     """
+    labels = labels.cpu()
     pool = example_order(len(labels))[:_POOL]
     by_class = pool[labels[pool].sort(stable=True).indices]
     found, counts = labels[by_class].unique_consecutive(return_counts=True)
@@ -86,7 +90,7 @@ def paired(labels: Tensor, kind: str, rows: int, points: int) -> Pairing:
     place = torch.searchsorted(found, labels[pool])
     count, end = counts[place], ends[place]
     within = torch.empty_like(pool)  # position of each example of the pool in by_class
-    within[torch.argsort(labels[pool], stable=True)] = torch.arange(len(pool))
+    within[torch.argsort(labels[pool], stable=True)] = torch.arange(len(pool), device="cpu")
     choices = count - 1 if kind == "intra" else len(pool) - count
     (able,) = (choices > 0).nonzero(as_tuple=True)
     if not len(able):
@@ -103,19 +107,20 @@ def paired(labels: Tensor, kind: str, rows: int, points: int) -> Pairing:
 
     total = int(choices[able].sum())
     if total <= rows:
-        example = torch.arange(len(able)).repeat_interleave(choices[able])
+        example = torch.arange(len(able), device="cpu").repeat_interleave(choices[able])
         first = (choices[able].cumsum(0) - choices[able])[example]
-        who, number = able[example], torch.arange(total) - first
+        who, number = able[example], torch.arange(total, device="cpu") - first
         right = partner(who, number)[:, None].expand(-1, points)
         return Pairing(pool[who], right, example, 1.0, 1.0)
     size = min(len(able), rows)
     each = rows // size
-    example = torch.arange(size).repeat_interleave(each)
+    example = torch.arange(size, device="cpu").repeat_interleave(each)
     who = able[example]
     # Multiples of the golden ratio spread evenly over the partners, whatever part of them is taken.
-    generator = torch.Generator().manual_seed(derive_seed("partners", kind))
-    offset = torch.rand(size, generator=generator, dtype=torch.float64)[example]
-    turn = (torch.arange(len(who)) % each * points)[:, None] + torch.arange(points)
+    generator = torch.Generator("cpu").manual_seed(derive_seed("partners", kind))
+    offset = torch.rand(size, generator=generator, dtype=torch.float64, device="cpu")[example]
+    count_up = torch.arange(max(len(who), points), device="cpu")
+    turn = (count_up[: len(who)] % each * points)[:, None] + count_up[:points]
     share = (offset[:, None] + _GOLDEN * turn) % 1
     number = (share * choices[who][:, None]).long()
     right = partner(who[:, None].expand_as(number), number)
@@ -128,10 +133,11 @@ def _right(network: TrainedNetwork, layer: int, alpha: Tensor, pairing: Pairing)
     """(rows, points): is the point between x and x' classified as x?"""
     encode, classify = _ends(network, layer)
     rows, where = torch.cat([pairing.left[:, None], pairing.right], 1).unique(return_inverse=True)
+    size = fitting(network, _CHUNK)
     hits = []
     with torch.no_grad():
-        ends = torch.cat([encode(network.inputs[some]) for some in rows.split(256)])
-        for part in torch.arange(len(pairing.left)).split(_CHUNK):
+        ends = _Encoded(network.inputs.chosen(rows), encode, size)
+        for part in torch.arange(len(pairing.left), device="cpu").split(size):
             x, labels = ends[where[part, 0]], network.labels[pairing.left[part]]
             curve = [
                 classify(torch.lerp(x, ends[where[part, 1 + point]], float(a))).argmax(1) == labels
@@ -139,6 +145,26 @@ def _right(network: TrainedNetwork, layer: int, alpha: Tensor, pairing: Pairing)
             ]
             hits.append(torch.stack(curve, 1))
     return torch.cat(hits)
+
+
+class _Encoded:
+    """What `encode` makes of inputs: of all of them at once where that fits, else of those asked for."""
+
+    def __init__(self, inputs: Inputs, encode: Callable[[Tensor], Tensor], size: int) -> None:
+        self._inputs, self._encode, self._size = inputs, encode, size
+        one = encode(inputs[:1])
+        self.numbers = one.numel()
+        """In what it makes of one input."""
+        self._kept: Tensor | None = None
+        if fits(len(inputs) * one.numel() * one.element_size()):
+            self._kept = one.new_empty(len(inputs), *one.shape[1:])
+            for some, x in zip(self._kept.split(size), inputs.split(size), strict=True):
+                some.copy_(encode(x))
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        if self._kept is not None:
+            return self._kept[rows.to(self._kept.device)]
+        return torch.cat([self._encode(self._inputs[some]) for some in rows.split(self._size)])
 
 
 def _ends(
@@ -155,3 +181,28 @@ def cut_network(network: TrainedNetwork, block: int = 1) -> CutNetwork:
     if isinstance(network.folded, NotApplicable):
         raise network.folded
     return cut_after_block(network.folded, block)
+
+
+def first_products(network: TrainedNetwork, size: int) -> tuple[Tensor, Tensor]:
+    """Inner products (n, n) of the first block's outputs less those of one example, and the n labels.
+
+    Of at most `size` training examples. All distances between outputs and between means of them follow from
+    the products, which take n² numbers where the outputs may take gigabytes. In float64: on the CPU where the
+    network's device has none.
+    """
+    inputs, labels = examples(network, size)
+    with torch.no_grad():
+        outputs = _Encoded(inputs, cut_network(network).first, fitting(network, _CHUNK))
+        n = block = len(inputs)
+        while block > 1 and not fits(_PRECISE * block * outputs.numbers):
+            block = (block + 1) // 2
+        every = torch.arange(n, device="cpu")
+        # Distances do not mind where the origin is; near the outputs the products lose fewer digits.
+        origin = precise(outputs[every[:1]]).flatten(1)
+        products = origin.new_zeros(n, n)
+        for rows in every.split(block):
+            left = precise(outputs[rows]).flatten(1) - origin
+            for columns in every[: rows[-1] + 1].split(block):
+                right = left if columns[0] == rows[0] else precise(outputs[columns]).flatten(1) - origin
+                products[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] = left @ right.T
+    return products.tril() + products.tril(-1).T, labels.to(products.device)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from genbench.errors import NotApplicable
 from genbench.subject.frequencies import largest_singular_value
+from genbench.subject.precision import precise
 
 if TYPE_CHECKING:
     from genbench.subject.folding import FoldedNetwork
@@ -31,13 +32,13 @@ def spectral_norms(
         spectral_norm(layer, weight, side)
         for layer, weight, side in zip(folded.layers(), weights, sides, strict=True)
     ]
-    return {"norms": torch.tensor(norms, dtype=torch.float64)}
+    return {"norms": torch.tensor(norms, dtype=torch.float64, device="cpu")}
 
 
 def flat_spectral_norms(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
     """Norm of every unfolded weight tensor, as a matrix (outputs, all else), by name (002 Eq. 10)."""
     norms = {
-        name: torch.linalg.matrix_norm(weight.detach().double().flatten(1), ord=2)
+        name: torch.linalg.matrix_norm(precise(weight.detach()).flatten(1), ord=2)
         for name, weight in weight_tensors(network.model)
     }
     if not norms:
@@ -94,7 +95,7 @@ def spectral_norm(layer: nn.Module, weight: Tensor, grid: int) -> float:
     diagonal in the Fourier basis, and its norm is the largest singular value over all frequencies of the
     kernel's 2-D DFT. Groups are independent blocks: the largest counts.
     """
-    weight = weight.detach().double()
+    weight = precise(weight.detach())
     if isinstance(layer, nn.Linear):
         return float(torch.linalg.matrix_norm(weight, ord=2))
     groups = int(layer.groups) if isinstance(layer.groups, int) else 1

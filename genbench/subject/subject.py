@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from genbench.errors import NotApplicable
-from genbench.subject.fitting import bytes_per_example
+from genbench.subject.fitting import bytes_per_example, fitting
 from genbench.subject.folding import FoldedNetwork, fold_batch_norm
 from genbench.subject.inputs import Inputs
 from genbench.subject.parts import LocalParts, PartSource
-from genbench.subject.responses import cut_network
-from genbench.subject.sampling import double_backward, examples
+from genbench.subject.responses import first_products
+from genbench.subject.sampling import double_backward
 from genbench.subject.shared import SharedParts
 
 __all__ = ["Subject", "TrainedNetwork"]
@@ -317,9 +317,9 @@ class Subject(SharedParts):
     # -- training data -------------------------------------------------------------------------------
 
     def batches(self, batch_size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """The training set in a fixed order, as private copies."""
+        """The training set in a fixed order, as private copies; without a size, in batches that fit."""
         self.used.add("training_data")
-        size = self._batch_size if batch_size is None else batch_size
+        size = fitting(self._network, self._batch_size) if batch_size is None else batch_size
         for start in range(0, self.m, size):
             rows = slice(start, start + size)
             yield self._network.inputs[rows].clone(), self._network.labels[rows].clone()
@@ -359,14 +359,13 @@ class Subject(SharedParts):
                 total += term
         return product
 
-    def first_representation(self, size: int) -> tuple[Tensor, Tensor]:
-        """Outputs of the first block, (n, features), and labels of at most `size` training examples."""
+    def first_products(self, size: int) -> tuple[Tensor, Tensor]:
+        """Inner products (n, n) of the first block's outputs, and labels of at most `size` training examples.
+
+        The origin is the output of one of them. On the CPU where the subject's device has no float64.
+        """
         self.used.update({"weights", "training_data"})
-        inputs, labels = examples(self._network, size)
-        first = cut_network(self._network).first
-        with torch.no_grad():
-            hidden = torch.cat([first(x) for x in inputs.split(256)])
-        return hidden.flatten(1), labels.clone()
+        return first_products(self._network, size)
 
 
 def _or_raise(folded: FoldedNetwork | NotApplicable) -> FoldedNetwork:

@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from genbench.errors import NotApplicable
+from genbench.subject.fitting import fitting
+from genbench.subject.precision import wide
 from genbench.subject.sampling import examples
 
 if TYPE_CHECKING:
@@ -39,23 +41,29 @@ def transformed_curve(
     inputs, labels = examples(network, _EXAMPLES)
     if inputs.ndim != 4:
         raise NotApplicable(f"inputs of shape {tuple(inputs.shape[1:])} are not images")
+    size = fitting(network, _EXAMPLES)
+    if transformation == "colour" and all(_grey(x) for x in inputs.split(size)):
+        raise NotApplicable("the images are grey: there is no colour to change")
     # What comes in from outside is black: the darkest value there is, as zeros are grey where pixels are
     # standardised.
-    black = torch.stack([x.amin(dim=(0, 2, 3)) for x in network.inputs.split(256)]).amin(0)
-    alpha = torch.linspace(0, 1, _POINTS, dtype=torch.float64)
+    black = torch.stack([x.amin(dim=(0, 2, 3)) for x in network.inputs.split(size)]).amin(0)
+    alpha = torch.linspace(0, 1, _POINTS, dtype=torch.float64, device="cpu")
     either_way = (
         [(-a, a) for a in alpha.tolist()] if sweep == "folded" else [(2 * a - 1,) for a in alpha.tolist()]
     )
+    rows = []
     with torch.no_grad():
-        columns = [
-            torch.stack(
-                [network.model(change(inputs[:], share, black)).argmax(1) == labels for share in set(shares)]
-            )
-            .double()
-            .mean(0)
-            for shares in either_way
-        ]
-    return {"alpha": alpha, "right": torch.stack(columns, 1)}
+        for x, y in zip(inputs.split(size), labels.split(size), strict=True):
+            columns = [
+                torch.stack([network.model(change(x, share, black)).argmax(1) == y for share in set(shares)])
+                for shares in either_way
+            ]
+            rows.append(torch.stack([hits.to(wide(hits.device)).mean(0) for hits in columns], 1))
+    return {"alpha": alpha, "right": torch.cat(rows)}
+
+
+def _grey(images: Tensor) -> bool:
+    return images.shape[1] != 3 or torch.equal(images, images[:, :1].expand_as(images))
 
 
 def _rotation(images: Tensor, share: float, black: Tensor) -> Tensor:
@@ -81,7 +89,7 @@ def _vertical(images: Tensor, share: float, black: Tensor) -> Tensor:
 def _moved(images: Tensor, back: list[list[float]], black: Tensor) -> Tensor:
     """Bilinear values where `back` takes each pixel, `black` (channels,) beyond the edges."""
     floor = black[:, None, None]
-    where = torch.tensor(back, dtype=images.dtype).expand(len(images), 2, 3)
+    where = images.new_tensor(back).expand(len(images), 2, 3)
     grid = F.affine_grid(where, list(images.shape), align_corners=False)
     return F.grid_sample(images - floor, grid, padding_mode="zeros", align_corners=False) + floor
 
@@ -92,11 +100,9 @@ def _colour(images: Tensor, share: float, black: Tensor) -> Tensor:
     Linear in the pixels, so that it does not matter by which mean and deviation they were standardised, as
     long as all channels have the same.
     """
-    if images.shape[1] != 3 or torch.equal(images, images[:, :1].expand_as(images)):
-        raise NotApplicable("the images are grey: there is no colour to change")
     angle = share * math.pi
-    cross = torch.tensor([[0, -1, 1], [1, 0, -1], [-1, 1, 0]], dtype=images.dtype) / math.sqrt(3)
-    unit, ones = torch.eye(3, dtype=images.dtype), torch.ones(3, 3, dtype=images.dtype)
+    cross = images.new_tensor([[0, -1, 1], [1, 0, -1], [-1, 1, 0]]) / math.sqrt(3)
+    unit, ones = torch.eye(3, dtype=images.dtype, device=images.device), images.new_ones(3, 3)
     turn = math.cos(angle) * unit + (1 - math.cos(angle)) / 3 * ones + math.sin(angle) * cross
     return torch.einsum("ij,njhw->nihw", turn, images)
 

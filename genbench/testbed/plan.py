@@ -37,7 +37,7 @@ __all__ = ["Family", "TestbedPlan", "plan_testbed"]
 IMAGES = Step("images", "genbench.testbed.steps:images", "choose images")
 NOISE = Step("noise", "genbench.testbed.steps:degraded_images", "degrade images")
 ADAPTED = Step("adapted", "genbench.testbed.steps:adapted_network", "adapt backbone")
-FEATURES = Step("features", "genbench.testbed.steps:features", "extract features")
+FEATURES = Step("features", "genbench.testbed.steps:features", "extract features", autocasts=True)
 JUDGED = Step("testbed_evidence", "genbench.testbed.steps:judge_backbone", "fit heads, judge")
 CUBE = Step("cube", "genbench.testbed.cube_steps:cube", "make cube")
 TRADE_OFF = Step("tradeoff", "genbench.testbed.cube_steps:trade_off_point", "trade-off point", seconds=2.0)

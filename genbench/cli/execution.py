@@ -1,0 +1,124 @@
+"""Options that say how cells are brought to their end: workers, limits, device and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from genbench.cli.common import parse_memory
+
+if TYPE_CHECKING:
+    from genbench.run.execute import RunOptions
+
+__all__ = ["Execution", "execution_options", "local_execution_options", "worker_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What the options said."""
+
+    jobs: int | None
+    device: str
+    threads: int | None
+    autocast: bool
+    timeout: float = 600.0
+    memory: str | None = None
+    executor: str = "local"
+
+    def settle(self) -> RunOptions:
+        """Look for the device, and compute so from now on; says which device it is unless that is plain.
+
+        Before anything is planned, because features in bfloat16 have keys of their own.
+        """
+        from genbench.engine.cells import Limits
+        from genbench.engine.compute import Compute, use
+        from genbench.engine.devices import choose_device
+
+        device = choose_device(self.device)
+        if self.device != "cpu":
+            click.echo(f"device: {device}", err=True)
+        jobs, threads = workers_and_threads(self.jobs, self.threads)
+        compute = Compute(device.name, threads, self.autocast)
+        use(compute)
+        return {
+            "jobs": jobs,
+            "limits": Limits(self.timeout, parse_memory(self.memory), compute),
+            "executor": self.executor,
+            "device_free": device.free,
+        }
+
+
+def workers_and_threads(jobs: int | None, threads: int | None) -> tuple[int, int]:
+    """Workers and threads of each that share the cores; what was asked for stays as it is."""
+    import os
+
+    cores = os.cpu_count() or 1
+    jobs = jobs or (cores if threads is None else max(1, cores // threads))
+    return jobs, threads or max(1, cores // jobs)
+
+
+_WORKERS = (
+    click.option("--autocast", is_flag=True, help="Compute features in bfloat16, under keys of their own."),
+    click.option(
+        "--threads", type=click.IntRange(min=1), metavar="N",
+        help="Threads of one cell.  [default: cores / jobs]",
+    ),
+    click.option(
+        "--device", default="cpu", show_default=True, metavar="cpu|cuda|cuda:1|mps|auto",
+        help="Where networks are trained and read.",
+    ),
+    click.option(
+        "--jobs", "-j", type=click.IntRange(min=1),
+        help="Worker processes.  [default: one per core, or per group of threads]",
+    ),
+)  # fmt: skip
+_LIMITS = (
+    click.option(
+        "--memory", metavar="SIZE",
+        help="Memory limit of one cell, as 4G or 500M.  [default: half the machine]",
+    ),
+    click.option(
+        "--timeout", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True,
+        metavar="SECONDS", help="Time limit of one reading.",
+    ),
+)  # fmt: skip
+_EXECUTOR = click.option("--executor", default="local", show_default=True, help="How cells are run.")
+
+
+def execution_options(function: F) -> F:
+    """Add `--jobs`, `--device`, `--threads`, `--autocast`, `--timeout`, `--memory` and `--executor`.
+
+    The command gets one argument `execution` in their place.
+    """
+    return _with(function, (_EXECUTOR, *_LIMITS, *_WORKERS))
+
+
+def local_execution_options(function: F) -> F:
+    """The same without `--executor`."""
+    return _with(function, (*_LIMITS, *_WORKERS))
+
+
+def worker_options(function: F) -> F:
+    """The same without limits, for commands that compute nothing."""
+    return _with(function, _WORKERS)
+
+
+def _with(function: F, options: tuple[Callable[[F], F], ...]) -> F:
+    @wraps(function)
+    def command(
+        *args: Any, jobs: int | None, device: str, threads: int | None, autocast: bool, **others: Any
+    ) -> Any:
+        limits = {name: others.pop(name) for name in ("timeout", "memory", "executor") if name in others}
+        execution = Execution(jobs, device, threads, autocast, **limits)
+        return function(*args, execution=execution, **others)
+
+    decorated: Any = command
+    for option in options:
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
