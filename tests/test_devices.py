@@ -79,8 +79,8 @@ MAKERS: dict[str, tuple[int, Callable[[], nn.Module]]] = {
     ),
     "residual": (
         24,
-        lambda: nn.Sequential(Residual(3, 4, 1), Residual(4, 8, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                              nn.Linear(8, 3)),
+        lambda: nn.Sequential(Residual(3, 4, 2), Residual(4, 4, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                              nn.Linear(4, 3)),
     ),
     "attention": (24, Tokens),
 }  # fmt: skip
