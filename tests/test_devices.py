@@ -7,6 +7,7 @@ values, so that what uses it fails at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,8 +16,12 @@ import torch
 from torch import Tensor, nn
 
 import genbench
+from genbench.conformance import networks
 from genbench.engine.value import result_record
 from genbench.plugin.registry import load_registry
+from genbench.subject import precision
+from genbench.subject.part_messages import PartReply
+from genbench.subject.parts import LocalParts, asked, compute_part, save_part
 
 MEASURES = load_registry().measures
 BUILT_IN = [name for name, entry in MEASURES.items() if entry.source.kind == "built-in"]
@@ -74,8 +79,8 @@ MAKERS: dict[str, tuple[int, Callable[[], nn.Module]]] = {
     ),
     "residual": (
         24,
-        lambda: nn.Sequential(Residual(3, 4, 1), Residual(4, 8, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                              nn.Linear(8, 3)),
+        lambda: nn.Sequential(Residual(3, 4, 2), Residual(4, 4, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                              nn.Linear(4, 3)),
     ),
     "attention": (24, Tokens),
 }  # fmt: skip
@@ -116,15 +121,8 @@ def reading(name: str, found: genbench.Subject) -> dict[str, Any]:
 
 
 @cache
-def usual(kind: str) -> dict[str, dict[str, Any]]:
-    found = subject(kind)
-    return {name: reading(name, found) for name in [*BUILT_IN, *PLUGINS]}
-
-
-@cache
-def elsewhere(kind: str) -> genbench.Subject:
-    """The same once more, with parts of its own, which no device that is left may have coloured."""
-    usual(kind)
+def once_more(kind: str) -> genbench.Subject:
+    """The same with parts of its own, which are computed where there is no device."""
     return subject.__wrapped__(kind)
 
 
@@ -140,6 +138,52 @@ def nowhere() -> Iterator[None]:
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("name", [*BUILT_IN, *PLUGINS])
 def test_every_measure_follows_its_subject(name, kind, request) -> None:
-    expected, found = usual(kind)[name], elsewhere(kind)
+    expected, found = reading(name, subject(kind)), once_more(kind)
     request.getfixturevalue("nowhere")
     assert reading(name, found) == expected
+
+
+# -- shared parts ------------------------------------------------------------------------------------
+
+
+META = torch.device("meta")
+
+
+def test_parts_are_on_the_networks_device() -> None:
+    network = subject("convolutions")._network
+    there = replace(network, device=META)  # its tensors are still here, so that there is something to compute
+    for name, options in (("margins", {}), ("spectral_norms", {"of": "final", "grid": "image"})):
+        found = compute_part(there, 0, LocalParts(network, 0), name, options)
+        assert {tensor.device.type for tensor in found.values()} == {"meta"}
+
+
+def test_parts_arrive_from_a_file_on_the_subjects_device(tmp_path, nowhere) -> None:
+    part = LocalParts(subject("convolutions")._network, 0).get("response_curve", pairs="intra", layer=0)
+    save_part(part, tmp_path / "part")
+    for device in (torch.device("cpu"), META):
+        found, _ = asked(lambda _: PartReply("ok", file=str(tmp_path / "part")), device)("any", {})
+        assert {tensor.device for tensor in found.values()} == {device}
+        assert {name: tensor.dtype for name, tensor in found.items()} == {
+            name: tensor.dtype for name, tensor in part.items()
+        }
+    here, _ = asked(lambda _: PartReply("ok", file=str(tmp_path / "part")))("any", {})
+    assert all(torch.equal(here[name], tensor) for name, tensor in part.items())
+
+
+def test_parts_are_no_wider_than_the_device_has_types(monkeypatch) -> None:
+    monkeypatch.setattr(precision, "_WITHOUT_FLOAT64", {"cpu"})
+    network = subject("convolutions")._network
+    for name, options in (("log_paths", {}), ("midpoints", {}), ("log_evidence", {})):
+        found = compute_part(network, 0, LocalParts(network, 0), name, options)
+        assert torch.float64 not in {tensor.dtype for tensor in found.values()}
+
+
+def test_the_networks_of_the_conformance_kit_are_made_on_the_cpu(nowhere) -> None:
+    networks._convolutional_pair.cache_clear()
+    networks._fully_connected_pair.cache_clear()
+    subjects = [networks.convolutional(), networks.fully_connected()]
+    subjects += [make() for make in networks.DEGENERATE.values()]
+    subjects += [one for make in networks.SAME_FUNCTION.values() for one in make()]
+    for found in subjects:
+        held = [*found.parameters(), *found.trace().values(), *next(found.batches())]
+        assert {tensor.device.type for tensor in held} == {"cpu"}

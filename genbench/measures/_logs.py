@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from genbench.errors import NotApplicable
-from genbench.subject.precision import wide
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +23,7 @@ def by_layer(subject: Subject, squares: Sequence[float]) -> dict[str, float]:
 
 def squared_norms(tensors: Iterable[Tensor]) -> list[float]:
     """||W_i||_F² of each tensor, in double precision."""
-    return [float(tensor.to(wide(tensor.device)).square().sum()) for tensor in tensors]
+    return [float(tensor.cpu().double().square().sum()) for tensor in tensors]
 
 
 def log_product(squares: Sequence[float], margin: float = 1.0) -> float:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from genbench._lazy import torch
 from genbench.errors import NotApplicable
 from genbench.plugin.contract import measure
-from genbench.subject.precision import wide
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,8 +24,11 @@ _BINS = 15
 
 
 def _logits(subject: Subject) -> Tensor:
-    logits = subject.logits()
-    return logits.to(wide(logits.device))
+    return subject.logits().cpu().double()
+
+
+def _labels(subject: Subject) -> Tensor:
+    return subject.labels().cpu()
 
 
 def _gaps(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,7 +53,7 @@ def cross_entropy(subject: Subject) -> float:
 
     mean_n −log p(y_n | x_n).
     """
-    return float(torch.nn.functional.cross_entropy(_logits(subject), subject.labels()))
+    return float(torch.nn.functional.cross_entropy(_logits(subject), _labels(subject)))
 
 
 @measure(category="output", needs=_DATA, paper="002 A.1", cost="low")
@@ -72,7 +74,7 @@ def ece(subject: Subject) -> float:
 
     Limits: on the training set, where a network that fits it is right whatever its confidence.
     """
-    return _expected_error(_logits(subject), subject.labels())
+    return _expected_error(_logits(subject), _labels(subject))
 
 
 @measure(category="calibration", needs=_DATA, paper="002 (49)", cost="low")
@@ -83,7 +85,7 @@ def mce(subject: Subject) -> float:
 
     Limits: decided by the emptiest bins, often by a single example.
     """
-    return float(_gaps(_logits(subject), subject.labels())[1].max())
+    return float(_gaps(_logits(subject), _labels(subject))[1].max())
 
 
 @measure(category="calibration", needs=_DATA, paper="002 (48)", cost="low")
@@ -94,7 +96,7 @@ def reliability_diagram(subject: Subject) -> float:
 
     Limits: as mce; it grows with the number of bins in use.
     """
-    return float(_gaps(_logits(subject), subject.labels())[1].sum())
+    return float(_gaps(_logits(subject), _labels(subject))[1].sum())
 
 
 @measure(category="calibration", needs=_DATA, paper="002 (50)", cost="low")
@@ -107,7 +109,7 @@ def ace(subject: Subject) -> float:
     p = _logits(subject).softmax(1)
     order = p.argsort(dim=0, stable=True)
     confidence = p.gather(0, order)
-    truth = torch.nn.functional.one_hot(subject.labels(), p.shape[1]).to(p.dtype).gather(0, order)
+    truth = torch.nn.functional.one_hot(_labels(subject), p.shape[1]).to(p.dtype).gather(0, order)
     gaps = [
         (truth_bin.mean(0) - confidence_bin.mean(0)).abs()
         for truth_bin, confidence_bin in zip(
@@ -128,7 +130,7 @@ def temperature_scaling(subject: Subject) -> float:
     all the way to T = 0, at which every confidence is 1: the reading then is exactly 0, so networks that fit
     their data are ties. Where the best T lies beyond its bounds for another reason there is no reading.
     """
-    logits, labels = _logits(subject), subject.labels()
+    logits, labels = _logits(subject), _labels(subject)
     above = logits - logits.gather(1, labels[:, None])
     others = above.scatter(1, labels[:, None], -torch.inf)
     if float(others.max()) < 0:

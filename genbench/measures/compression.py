@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from genbench._lazy import torch
 from genbench.errors import NotApplicable
 from genbench.plugin.contract import measure
-from genbench.subject.precision import precise, wide
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +30,7 @@ def adaptive_code_bits(counts: Tensor) -> float:
     of frequencies needs to be sent; the order of the symbols does not matter. An arithmetic coder ends
     within 2 bits of this, which are added.
     """
-    counts = precise(counts)
+    counts = counts.cpu().double()
     size, total = len(counts), float(counts.sum())
     half = torch.full_like(counts, 0.5)
     log_p = (
@@ -49,7 +48,7 @@ def _elias_bits(number: int) -> int:
 
 def _quantised(changes: list[Tensor], step: float) -> tuple[list[Tensor], float]:
     """The changes as the decoder gets them, and the bits that took."""
-    scales = [float(c.to(wide(c.device)).square().mean().sqrt().half()) for c in changes]
+    scales = [float(c.cpu().double().square().mean().sqrt().half()) for c in changes]
     levels = [
         torch.zeros_like(c) if scale == 0 else (c / (step * scale)).round()
         for c, scale in zip(changes, scales, strict=True)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from genbench.errors import NotApplicable
 from genbench.plugin.contract import measure
-from genbench.subject.precision import wide
 
 if TYPE_CHECKING:
     from genbench.subject import Subject
@@ -51,7 +50,7 @@ def l2_over_margin_p10(subject: Subject) -> float:
 
     Limits: changes when consecutive ReLU layers are rescaled, though the function does not.
     """
-    squares = sum(float(p.to(wide(p.device)).square().sum()) for p in subject.parameters())
+    squares = sum(float(p.cpu().double().square().sum()) for p in subject.parameters())
     return math.sqrt(squares) / max(abs(subject.signed_margin()), _EPS)
 
 
@@ -72,7 +71,7 @@ def l1_over_margin_p10(subject: Subject) -> float:
 
     Limits: changes when consecutive ReLU layers are rescaled, though the function does not.
     """
-    total = sum(float(p.to(wide(p.device)).abs().sum()) for p in subject.parameters())
+    total = sum(float(p.cpu().double().abs().sum()) for p in subject.parameters())
     return total / max(abs(subject.signed_margin()), _EPS)
 
 

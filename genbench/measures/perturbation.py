@@ -56,12 +56,17 @@ def pal_areas(alpha: Tensor, accuracy: Tensor) -> tuple[Tensor, Tensor]:
     return areas[..., top], areas[..., bottom]
 
 
+def _on_cpu(curve: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A table of some thousand numbers: the CPU sums it in float64, and always in the same order."""
+    return {name: values.cpu() for name, values in curve.items()}
+
+
 def _gi(pairs: str, layer: int) -> Callable[[Subject], Estimate]:
     def gi(subject: Subject) -> Estimate:
-        curve = subject.response_curve(pairs, layer)
-        alpha, right = curve["alpha"], curve["right"].to(curve["alpha"].dtype)
-        none = torch.eye(len(alpha), dtype=alpha.dtype, device=alpha.device)
-        heaviest = float(gi_scores(alpha, 1 - none).max())
+        curve = _on_cpu(subject.response_curve(pairs, layer))
+        alpha, right = curve["alpha"].double(), curve["right"].double()
+        all_but_one = 1 - torch.eye(len(alpha), dtype=torch.float64, device="cpu")
+        heaviest = float(gi_scores(alpha, all_but_one).max())
         return skewed(mean_over_rows(gi_scores(alpha, right), curve, finest=heaviest / len(right)))
 
     return gi
@@ -69,8 +74,8 @@ def _gi(pairs: str, layer: int) -> Callable[[Subject], Estimate]:
 
 def _pal(pairs: str, layer: int) -> Callable[[Subject], Estimate]:
     def pal(subject: Subject) -> Estimate:
-        curve = subject.response_curve(pairs, layer)
-        alpha, right = curve["alpha"], curve["right"].to(curve["alpha"].dtype)
+        curve = _on_cpu(subject.response_curve(pairs, layer))
+        alpha, right = curve["alpha"].double(), curve["right"].double()
         top, bottom = pal_areas(alpha, right)
         near = mean_over_rows(bottom, curve)
         if float(near) == 0:
@@ -137,8 +142,8 @@ def _measures(
 
 
 def _mixup(subject: Subject) -> Estimate:
-    half = subject.midpoints()
-    right = half["right"][:, 0].to(half["seen"].dtype)
+    half = _on_cpu(subject.midpoints())
+    right = half["right"][:, 0].double()
     return mean_over_rows(right, half, finest=1 / len(right))
 
 

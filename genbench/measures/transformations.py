@@ -94,7 +94,7 @@ def _of_images(statistic: Statistic, change: str, sweep: Sweep) -> Measure:
     summarise = _gi if statistic == "gi" else _pal
 
     def read(subject: Subject) -> Estimate:
-        alpha, right = subject.transformed_curve(change, sweep)
+        alpha, right = (values.cpu().double() for values in subject.transformed_curve(change, sweep))
         # Of all examples there is no error of which were chosen.
         left = 1 - len(right) / subject.m
         return summarise(alpha, right, math.sqrt(left))

@@ -237,6 +237,8 @@ def seed_globals(seed: int) -> None:
 
     # As `torch.manual_seed`, which looks at every sort of accelerator first: a millisecond in a fresh fork.
     torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -86,6 +87,9 @@ def _grid_sides(network: TrainedNetwork, folded: FoldedNetwork, grid: str) -> li
 
 _SMALL = 32
 """Channels below which decomposing every frequency is as fast as finding the few that matter."""
+_HELD = 2**23
+"""Numbers of a spectrum that are held at once."""
+_ROUNDING = 1e-9
 
 
 def spectral_norm(layer: nn.Module, weight: Tensor, grid: int) -> float:
@@ -104,13 +108,32 @@ def spectral_norm(layer: nn.Module, weight: Tensor, grid: int) -> float:
         return float(torch.linalg.matrix_norm(kernel.flatten(2), ord=2).amax())
     if any(side > grid for side in kernel.shape[3:]):
         kernel = _wrapped(kernel, grid)
-    axes = kernel.ndim - 3
-    if min(kernel.shape[1:3]) >= _SMALL:
+    held = kernel.shape[1] * kernel.shape[2] * grid ** (kernel.ndim - 4) * (grid // 2 + 1)  # of one group
+    if min(kernel.shape[1:3]) >= _SMALL or held > _HELD:
         return max(largest_singular_value(block, grid) for block in kernel)
-    # Real kernels have conjugate-symmetric spectra: half of the frequencies tell all norms.
-    spectrum = torch.fft.rfftn(kernel, s=(grid,) * axes, dim=tuple(range(3, kernel.ndim)))
-    matrices = spectrum.flatten(3).permute(0, 3, 1, 2)  # groups, frequencies, out, in
-    return float(torch.linalg.matrix_norm(matrices, ord=2).amax())
+    return _over_all_frequencies(kernel, grid, max(1, _HELD // held))
+
+
+def _over_all_frequencies(kernel: Tensor, grid: int, groups: int) -> float:
+    """The largest singular value of any frequency and group, so many groups at a time.
+
+    A matrix of rank r has a norm of at least 1/√r of its Frobenius norm and of at most that: only those that
+    can have the largest are decomposed.
+    """
+    axes, rank = kernel.ndim - 3, min(kernel.shape[1:3])
+    floor = largest = 0.0
+    for block in kernel.split(groups):
+        # Real kernels have conjugate-symmetric spectra: half of the frequencies tell all norms.
+        spectrum = torch.fft.rfftn(block, s=(grid,) * axes, dim=tuple(range(3, kernel.ndim)))
+        matrices = spectrum.flatten(3).permute(0, 3, 1, 2).flatten(0, 1)  # groups · frequencies, out, in
+        sizes = matrices.abs().square().sum((1, 2)).sqrt()
+        if not math.isfinite(float(sizes.max())):
+            return math.inf
+        floor = max(floor, (1 - _ROUNDING) * float(sizes.max()) / math.sqrt(rank))
+        able = matrices[sizes >= floor]
+        if len(able):
+            largest = max(largest, float(torch.linalg.matrix_norm(able, ord=2).amax()))
+    return largest
 
 
 def _wrapped(kernel: Tensor, grid: int) -> Tensor:

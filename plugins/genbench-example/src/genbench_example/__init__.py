@@ -13,7 +13,7 @@ def example(subject):
     sqrt(sum_i ||W_i||_F² / omega), omega = number of weights. Replace this by your formula.
     """
     weights = subject.weights()
-    squares = sum(w.double().square().sum().item() for w in weights)
+    squares = sum(w.cpu().double().square().sum().item() for w in weights)
     return (squares / sum(w.numel() for w in weights)) ** 0.5
 
 

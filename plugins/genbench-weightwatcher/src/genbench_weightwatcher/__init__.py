@@ -23,7 +23,7 @@ def _means_over_layers(subject):
         import weightwatcher
 
         logging.getLogger("weightwatcher").setLevel(logging.ERROR)
-        details = weightwatcher.WeightWatcher(model=subject.model).analyze()
+        details = weightwatcher.WeightWatcher(model=subject.model.cpu()).analyze()
     if "alpha" not in details:
         return {}
     # WeightWatcher writes alpha = -1 where its power-law fit failed; that is no exponent.
