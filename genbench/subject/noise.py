@@ -89,7 +89,8 @@ def _sizes(logits: Tensor, labels: Tensor) -> Tensor:
     unsure = 1 - p.square().sum(1)
     p.scatter_add_(1, labels.cpu()[:, None], p.new_full((len(p), 1), -1.0))
     far = p.square().sum(1)
-    return _FLOOR + sum(size / size.mean().clamp(min=1e-300) for size in (unsure.clamp(min=0), far))
+    unsure, far = (size / size.mean().clamp(min=1e-300) for size in (unsure.clamp(min=0), far))
+    return _FLOOR + unsure + far
 
 
 def _judge(network: TrainedNetwork, model: nn.Module, rows: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
