@@ -66,7 +66,7 @@ _MOST_RELATIVE = 0.75
 
 def mean_of(samples: Tensor, factor: float = 1.0) -> Estimate:
     """factor · mean of independent samples."""
-    values, n = samples.double(), len(samples)
+    values, n = samples.cpu().double(), len(samples)
     mean = float(values.mean())
     error = together(float(values.std()) / math.sqrt(n), _extreme(values) / n) if n > 1 else None
     return Estimate(factor * mean, standard_error=None if error is None else abs(factor) * error, samples=n)
@@ -78,13 +78,13 @@ def mean_by(samples: Tensor, known: Tensor, mean_known: float) -> Estimate:
     The regression estimator (Cochran 1977, Eq. 7.4): mean x + b·(mean_known − mean c), b the slope of the
     samples x on c; its error is that of what c does not explain. No further than the samples reach.
     """
-    values, n = samples.double(), len(samples)
-    centred = known.double() - known.double().mean()
+    values, by, n = samples.cpu().double(), known.cpu().double(), len(samples)
+    centred = by - by.mean()
     square = float(centred.square().sum())
     if n < _REGRESSED or not square > 0:
         return mean_of(samples)
     slope = float(centred @ values) / square
-    off = mean_known - float(known.double().mean())
+    off = mean_known - float(by.mean())
     rest = values - values.mean() - slope * centred
     value = min(max(float(values.mean()) + slope * off, float(values.min())), float(values.max()))
     spread = float(rest.square().sum()) / (n - 2) * (1 / n + off**2 / square)
@@ -140,10 +140,11 @@ def resampled(
     chance). Two jackknives: leaving out one draw, and leaving out one group of the examples that were not
     certain to be drawn.
     """
+    table, chances = table.cpu().double(), chances.cpu().double()
     weights = 1 / (m * chances)
     count, doubtful = len(table), (chances < 1).nonzero()[:, 0]
     without = [statistic(torch.cat([table[:k], table[k + 1 :]]), weights) for k in range(count)]
-    error = jackknife(table.new_tensor(without, dtype=torch.float64))
+    error = jackknife(table.new_tensor(without))
     if n := len(doubtful):
         groups = min(_GROUPS, n)
         left_out = []
@@ -153,7 +154,7 @@ def resampled(
             others[group] = 0
             left_out.append(statistic(table, others))
         open_share = math.sqrt(float((1 - chances[doubtful]).mean()))
-        error = together(error, open_share * jackknife(table.new_tensor(left_out, dtype=torch.float64)))
+        error = together(error, open_share * jackknife(table.new_tensor(left_out)))
     return Estimate(statistic(table, weights), standard_error=error, samples=count)
 
 
@@ -179,17 +180,18 @@ def mean_over_rows(scores: Tensor, design: Mapping[str, Tensor], finest: float =
     one row of each it is s1²/n, whatever the share of the examples. `finest`: what a single answer changes;
     where not all pairs were seen the error is no smaller.
     """
-    example, seen, partners = design["example"], float(design["seen"]), float(design["partners"])
+    scores, example = scores.cpu().double(), design["example"].cpu()
+    seen, partners = float(design["seen"]), float(design["partners"])
     n = int(example.max()) + 1
     counts = torch.bincount(example, minlength=n).double()
-    means = torch.zeros_like(counts).index_add_(0, example, scores.double()) / counts
+    means = torch.zeros_like(counts).index_add_(0, example, scores) / counts
     value = float(means.mean())
     if partners == 1:
         return Estimate(value, standard_error=0.0, samples=len(scores))
     if len(scores) == n:
         error = mean_of(means).standard_error or 0.0
     else:
-        within = float((scores.double() - means[example]).square().sum() / (len(scores) - n))
+        within = float((scores - means[example]).square().sum() / (len(scores) - n))
         between = (1 - seen) * float(means.var()) / n if n > 1 else 0.0
         error = math.sqrt(between + seen * (1 - partners) * within / len(scores))
         error = together(error, math.sqrt(1 - seen) * _extreme(means) / n)

@@ -37,7 +37,7 @@ def _at(sigma: Estimate, formula: Callable[[float], float]) -> Estimate:
 
 
 def _flat(weights: list[Tensor]) -> Tensor:
-    return torch.cat([weight.flatten().double() for weight in weights])
+    return torch.cat([weight.flatten().cpu().double() for weight in weights])
 
 
 def _bound(vector: Tensor, sigma: float, m: int) -> float:

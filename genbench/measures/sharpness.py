@@ -79,7 +79,7 @@ def _largest_increase(subject: Subject, kind: str, factor: float = 1.0) -> Estim
 
 def _root_mean_square(tensors: list[Tensor]) -> float:
     """||v||_2 / sqrt(d)."""
-    squares = sum(float(t.double().square().sum()) for t in tensors)
+    squares = sum(float(t.cpu().double().square().sum()) for t in tensors)
     return math.sqrt(squares / sum(t.numel() for t in tensors))
 
 
@@ -134,7 +134,7 @@ _DELTA, _PRIOR, _RELATIVE, _ISOTROPIC, _EPS = 0.05, 0.1, 0.05, 0.01, 1e-3
 def _bound(subject: Subject, kind: str, divergence: float) -> Estimate:
     """Error under noise + sqrt((KL + log(2 sqrt(m) / delta)) / (2m))."""
     noise, m = subject.weight_noise(kind), subject.m
-    wrong = noise["wrong"].double()
+    wrong = noise["wrong"]
     error = resampled(wrong, lambda some, weights: float((some @ weights).mean()), noise["chances"], m)
     if not math.isfinite(divergence):
         raise NotApplicable("the divergence of the noisy weights from the prior is infinite")
@@ -152,8 +152,8 @@ def _divergence(shifts: list[Tensor], spreads: list[Tensor], prior: float) -> fl
     """KL(N(shift, spread²) || N(0, prior²)), summed over coordinates (002 Eq. 28)."""
     total = 0.0
     for shift, spread in zip(shifts, spreads, strict=True):
-        ratio = (spread.double() / prior).square()
-        total += 0.5 * float(((shift.double() / prior).square() + ratio - 1 - ratio.log()).sum())
+        ratio = (spread.cpu().double() / prior).square()
+        total += 0.5 * float(((shift.cpu().double() / prior).square() + ratio - 1 - ratio.log()).sum())
     return total
 
 
@@ -174,7 +174,7 @@ def pac_bayes_bound(subject: Subject) -> Estimate:
 
 def _tensor_spreads(theta: list[Tensor], size: float) -> list[Tensor]:
     """r·std(p) for every tensor; where a tensor has none, a thousandth of the parameters' size stands in."""
-    deviations = [float(p.double().std()) if p.numel() > 1 else 0.0 for p in theta]
+    deviations = [float(p.cpu().double().std()) if p.numel() > 1 else 0.0 for p in theta]
     return [
         torch.full_like(p, _RELATIVE * max(deviation, _EPS * size))
         for p, deviation in zip(theta, deviations, strict=True)
