@@ -139,11 +139,9 @@ def _bound(subject: Subject, kind: str, divergence: float) -> Estimate:
     if not math.isfinite(divergence):
         raise NotApplicable("the divergence of the noisy weights from the prior is infinite")
     complexity = math.sqrt((divergence + math.log(2 * math.sqrt(m) / _DELTA)) / (2 * m))
-    # Where no answer is wrong, one could be: in one more draw, or of one more example.
+    # Where no answer is wrong, one could be: in one more draw, or to an example that was not looked at.
     draws, n = wrong.shape
-    doubtful = noise["chances"][noise["chances"] < 1]
-    unseen = math.sqrt(1 - n / m) / (m * float(doubtful.median())) if len(doubtful) else 0.0
-    finest = together(1 / (draws * n), unseen)
+    finest = together(1 / (draws * n), 1 / m if n < m else 0.0)
     spread = together(error.standard_error or 0.0, finest)
     return Estimate(min(float(error), 1.0) + complexity, standard_error=spread, samples=draws)
 

@@ -57,8 +57,9 @@ def batch_gradients(network: TrainedNetwork, parts: PartSource, generator: torch
     order = example_order(len(network.labels))[:_POOL]
     positions = torch.arange(len(order), device="cpu")
     batches = _batches(positions, _BATCHES, generator)
-    errors = _errors(parts.get("logits")["logits"].cpu()[order], network.labels.cpu()[order])
     ascent = _Ascent(network)
+    logits = ascent.logits(order) if ascent.double else parts.get("logits")["logits"].cpu()[order]
+    errors = _errors(logits, network.labels.cpu()[order])
     norms, losses = [], []
     for rows in order[batches]:
         loss, gradient = ascent.gradient(rows)
@@ -106,21 +107,31 @@ class _Ascent:
         self._model = copy.deepcopy(network.model)
         norms = [float(p.detach().norm(dtype=wide(p.device))) for p in trainable(self._model)]
         length = math.hypot(*norms)
-        self._double = length * torch.finfo(torch.float32).eps > _ROUNDING * min(RADII)
-        self._double &= wide(network.device) == torch.float64
-        if self._double:
+        self.double = length * torch.finfo(torch.float32).eps > _ROUNDING * min(RADII)
+        self.double &= wide(network.device) == torch.float64
+        if self.double:
             self._model = self._model.double()
         self._parameters = trainable(self._model)
         self.theta, self._moved = as_one_vector(self._parameters)
-        self._size = fitting(network, _BATCH, 2.0 if self._double else 1.0)
+        self._size = fitting(network, _BATCH, 2.0 if self.double else 1.0)
 
     def _losses(self, rows: Tensor) -> Iterator[Tensor]:
         """What micro-batches add to the mean loss of the batch."""
         for some in rows.split(self._size):
-            inputs, labels = self._network.inputs[some], self._network.labels[some]
-            logits = self._model(inputs.double() if self._double else inputs)
-            loss = cross_entropy(logits.to(wide(logits.device)), labels, reduction="sum")
-            yield loss / len(rows)
+            logits = self._model(self._inputs(some))
+            labels = self._network.labels[some]
+            yield cross_entropy(logits.to(wide(logits.device)), labels, reduction="sum") / len(rows)
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """Outputs at theta, on the CPU."""
+        self._moved.copy_(self.theta)
+        with torch.no_grad():
+            found = [self._model(self._inputs(some)).cpu() for some in rows.split(self._size)]
+        return torch.cat(found)
+
+    def _inputs(self, rows: Tensor) -> Tensor:
+        inputs = self._network.inputs[rows]
+        return inputs.double() if self.double else inputs
 
     def gradient(self, rows: Tensor) -> tuple[float, Tensor]:
         """Loss of a batch at theta, and its gradient."""
