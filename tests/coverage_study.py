@@ -1,7 +1,7 @@
 """Do the reported errors hold? Six networks, many seeds: is the value on all data within two errors?
 
     python tests/coverage_study.py collect FOLDER [--networks 0,1] [--seeds 20] [--measures tic,tic_bias]
-                                                  [--fresh 1] [--same-examples]
+                                                  [--fresh 1] [--same-examples] [--examples 1700]
     python tests/coverage_study.py table FOLDER
 
 `collect` trains its networks on scikit-learn's digits, takes the value of every stochastic measure on the
@@ -9,8 +9,8 @@ whole training set with many draws (kept in FOLDER/truths for the next time), an
 with the training set in another order: the seed then stands for the choice of examples as well as for the
 draws. `table` prints, per measure, how often value ± 2 errors holds the value on all data, and how often two
 seeds disagree on the order of two networks. `--fresh K` trains other networks, on other digits, and reads
-them with other seeds; with `--same-examples` only the reading's own seed differs. A small version is in
-tests/test_coverage.py.
+them with other seeds; with `--same-examples` only the reading's own seed differs; `--examples` is the size of
+the training set. A small version is in tests/test_coverage.py.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def collect(folder: Path, numbers: list[int], options: argparse.Namespace) -> No
     seeds = range(options.fresh * 1000, options.fresh * 1000 + options.seeds)
     for number in numbers:
         file = folder / f"{number}.json"
-        network = trained(number, EXAMPLES, options.fresh)
+        network = trained(number, options.examples, options.fresh)
         began = time.process_time()
         found = [readings(network, seed, names, not options.same_examples) for seed in seeds]
         each = (time.process_time() - began) / len(seeds)
@@ -197,7 +197,8 @@ def collect(folder: Path, numbers: list[int], options: argparse.Namespace) -> No
             kept.write_text(json.dumps(truth))
             print(f"{network.name}: on all data {time.process_time() - began:.0f} s", flush=True)
         kept_of = {name: truth[name] for name in names}
-        file.write_text(json.dumps({"name": network.name, "truth": kept_of, "readings": found}))
+        about = {"name": network.name, "m": options.examples, "truth": kept_of}
+        file.write_text(json.dumps({**about, "readings": found}))
 
 
 def coverage(networks: list[dict[str, Any]], name: str) -> float:
@@ -231,7 +232,7 @@ def flips(networks: list[dict[str, Any]], name: str, apart: float = 0.0) -> floa
 def table(folder: Path) -> str:
     networks = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
     lines = [
-        f"{len(networks)} networks ({', '.join(n['name'] for n in networks)}), m = {EXAMPLES}, "
+        f"{len(networks)} networks ({', '.join(n['name'] for n in networks)}), m = {networks[0]['m']}, "
         f"{len(networks[0]['readings'])} seeds",
         "",
         "| measure | coverage | worst network | flips | flips if > 10 % apart | rms deviation / value | "
@@ -269,6 +270,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--measures", default="")
     parser.add_argument("--fresh", type=int, default=0)
+    parser.add_argument("--examples", type=int, default=EXAMPLES)
     parser.add_argument("--same-examples", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)

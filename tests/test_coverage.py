@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from contextlib import ExitStack
 from functools import cache
 from unittest.mock import patch
 
@@ -16,8 +17,15 @@ import torch
 from torch import nn
 
 import genbench
-from genbench.measures._estimates import expected_largest, jackknife, mean_over_examples, mean_over_rows
-from genbench.subject import hessian, information
+from genbench.measures._estimates import (
+    expected_largest,
+    jackknife,
+    mean_by,
+    mean_over_examples,
+    mean_over_rows,
+    resampled,
+)
+from genbench.subject import fitting, gradients, hessian, information, noise, sigma
 from genbench.subject.inputs import Inputs
 from genbench.subject.parts import LocalParts
 from genbench.subject.sampling import drawn_by_size, example_order, examples
@@ -149,6 +157,94 @@ def test_curvature_is_the_same_in_micro_batches() -> None:
         pieces = LocalParts(network, 0).get("curvature")
     for name in ("top", "traces", "top_forms"):
         torch.testing.assert_close(pieces[name], whole[name], rtol=1e-3, atol=1e-5)
+
+
+@cache
+def small_convolutions() -> TrainedNetwork:
+    return study.trained(2, 300)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("sigma", {"magnitude_aware": False}),
+        ("sigma", {"magnitude_aware": True}),
+        ("weight_noise", {"kind": "tensor"}),
+        ("weight_noise", {"kind": "magnitude"}),
+        ("weight_noise", {"kind": "isotropic"}),
+        ("batch_gradients", {}),
+        ("scores", {}),
+        ("input_gradients", {}),
+    ],
+)
+def test_parts_are_the_same_in_micro_batches(name, options) -> None:
+    network, passes = small_convolutions(), []
+    handle = network.model[0].register_forward_pre_hook(lambda _, inputs: passes.append(len(inputs[0])))
+    few = {"_LOOK_DRAWS": 3, "_LEAST": 3}, {"_DRAWS": 2, "_ISOTROPIC_DRAWS": 2}, {"_BATCHES": 3}
+    with ExitStack() as stack:
+        for module, values in zip((sigma, noise, gradients), few, strict=True):
+            stack.enter_context(patch.multiple(module, **values))
+        stack.callback(handle.remove)
+        parts = LocalParts(network, 0)
+        parts.get("logits")
+        whole = parts.get(name, **options)
+        stack.enter_context(patch.object(fitting, "_budget", 5 * network.bytes_per_example))
+        again = LocalParts(network, 0)
+        again.get("logits")
+        passes.clear()
+        pieces = again.get(name, **options)
+    if name != "sigma":  # which passes the folded network
+        assert max(passes) == (16 if name == "weight_noise" else 4)
+    assert set(pieces) == set(whole)
+    for key, values in whole.items():
+        scale = float(values.double().abs().max())
+        torch.testing.assert_close(pieces[key], values, rtol=1e-5, atol=1e-5 * scale)
+
+
+def test_the_regression_estimator_is_exact_on_a_line_and_its_error_that_of_many_samples() -> None:
+    generator = torch.Generator().manual_seed(0)
+    known = torch.rand(2000, generator=generator).double().pow(3)
+    line = 2 + 3 * known
+    some = slice(0, 16)
+    exact = mean_by(line[some], known[some], float(known.mean()))
+    assert exact == pytest.approx(float(line.mean()), rel=1e-12)
+    assert exact.standard_error == pytest.approx(0, abs=1e-9)
+    noisy = line + 0.3 * torch.randn(2000, generator=generator).double()
+    values, errors = [], []
+    for _ in range(300):
+        rows = torch.randperm(2000, generator=generator)[:16]
+        found = mean_by(noisy[rows], known[rows], float(known.mean()))
+        values.append(float(found))
+        errors.append(found.standard_error)
+    scatter = statistics.stdev(values)
+    assert scatter < 0.5 * float(noisy.std()) / 4  # of the plain mean
+    assert 0.9 * scatter <= statistics.fmean(errors) <= 1.5 * scatter
+    assert statistics.fmean(values) == pytest.approx(float(noisy.mean()), abs=4 * scatter / 300**0.5)
+
+
+def test_a_table_of_examples_drawn_by_size_has_the_error_of_many_draws() -> None:
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.rand(400, generator=generator).double().pow(4) + 0.02
+    table = sizes * (1 + 0.3 * torch.randn(20, 400, generator=generator).double())
+    table *= 1 + 0.3 * torch.randn(400, generator=generator).double()
+    true = float(table.mean())
+
+    def mean(some, weights) -> float:
+        return float((some @ weights).mean())
+
+    values, errors = [], []
+    for _ in range(100):
+        rows, chances = drawn_by_size(sizes, 64, generator)
+        found = resampled(table[:, rows], mean, chances, 400)
+        values.append(float(found))
+        errors.append(found.standard_error)
+    over_draws = float(table.mean(1).std()) / math.sqrt(20)
+    scatter = math.hypot(statistics.stdev(values), over_draws)
+    assert statistics.fmean(values) == pytest.approx(true, abs=4 * scatter / 10)
+    assert 0.9 * scatter <= statistics.fmean(errors) <= 1.6 * scatter
+    everything = resampled(table, mean, torch.ones(400), 400)
+    assert float(everything) == pytest.approx(true)
+    assert everything.standard_error == pytest.approx(over_draws, rel=0.5)
 
 
 def test_a_large_networks_information_error_is_taken_from_some_coordinates() -> None:

@@ -204,9 +204,10 @@ def mini_batches(subject: genbench.Subject) -> list[torch.Tensor]:
     """The batches of the subject's seed: their rows are drawn by torch.randperm from the part's own seed."""
     from genbench.keys import derive_seed
     from genbench.subject.gradients import _batches
+    from genbench.subject.sampling import example_order
 
     generator = torch.Generator().manual_seed(derive_seed(0, "part", "batch_gradients", {}))
-    return _batches(subject.m, generator)
+    return list(_batches(example_order(subject.m), 16, generator))
 
 
 def test_gradient_statistics_of_mini_batches() -> None:
@@ -217,7 +218,22 @@ def test_gradient_statistics_of_mini_batches() -> None:
     gradients = torch.stack(
         [per_example_gradients(model, inputs[rows], labels[rows]).mean(0) for rows in batches]
     ).numpy()
-    assert read("gradient_norm", subject) == pytest.approx(np.linalg.norm(gradients, axis=1).mean(), rel=1e-4)
+    norms = np.linalg.norm(gradients, axis=1)
+    with torch.no_grad():
+        error = (model(inputs).softmax(1) - nn.functional.one_hot(labels, 3)).double().numpy()
+
+    def doubt(rows: np.ndarray) -> float:
+        return math.hypot(np.linalg.norm(error[rows]), np.linalg.norm(error[rows].sum(0)))
+
+    part = subject.batch_gradients()
+    doubts = np.array([doubt(rows.numpy()) for rows in batches])
+    np.testing.assert_allclose(part["norms"], norms, rtol=1e-4)
+    np.testing.assert_allclose(part["doubts"], doubts, rtol=1e-4)
+    random = np.random.default_rng(0)
+    at_large = np.mean([doubt(random.permutation(320)[:32]) for _ in range(4000)])
+    assert float(part["mean_doubt"]) == pytest.approx(at_large, rel=0.01)
+    expected = np.polyval(np.polyfit(doubts, norms, 1), float(part["mean_doubt"]))
+    assert read("gradient_norm", subject) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("squared", [800, 256])

@@ -28,6 +28,7 @@ __all__ = [
     "drawn_sum",
     "expected_largest",
     "jackknife",
+    "mean_by",
     "mean_of",
     "mean_over_examples",
     "mean_over_rows",
@@ -65,10 +66,33 @@ _MOST_RELATIVE = 0.75
 
 def mean_of(samples: Tensor, factor: float = 1.0) -> Estimate:
     """factor · mean of independent samples."""
-    values, n = samples.double(), len(samples)
+    values, n = samples.cpu().double(), len(samples)
     mean = float(values.mean())
     error = together(float(values.std()) / math.sqrt(n), _extreme(values) / n) if n > 1 else None
     return Estimate(factor * mean, standard_error=None if error is None else abs(factor) * error, samples=n)
+
+
+def mean_by(samples: Tensor, known: Tensor, mean_known: float) -> Estimate:
+    """Mean of what the samples stand for, where a number is `known` of each and, in the mean, of all.
+
+    The regression estimator (Cochran 1977, Eq. 7.4): mean x + b·(mean_known − mean c), b the slope of the
+    samples x on c; its error is that of what c does not explain. No further than the samples reach.
+    """
+    values, by, n = samples.cpu().double(), known.cpu().double(), len(samples)
+    centred = by - by.mean()
+    square = float(centred.square().sum())
+    if n < _REGRESSED or not square > 0:
+        return mean_of(samples)
+    slope = float(centred @ values) / square
+    off = mean_known - float(by.mean())
+    rest = values - values.mean() - slope * centred
+    value = min(max(float(values.mean()) + slope * off, float(values.min())), float(values.max()))
+    spread = float(rest.square().sum()) / (n - 2) * (1 / n + off**2 / square)
+    return Estimate(value, standard_error=together(math.sqrt(spread), _extreme(rest) / n), samples=n)
+
+
+_REGRESSED = 8
+"""Samples at least for a slope."""
 
 
 def _extreme(values: Tensor) -> float:
@@ -107,32 +131,44 @@ def jackknife(left_out: Tensor) -> float:
     return together(math.sqrt(spread), _extreme(left_out))
 
 
-def resampled(table: Tensor, statistic: Callable[[Tensor], float], m: int) -> Estimate:
-    """statistic(table) of a table (draws, examples), with its error over draws and over examples of m.
+def resampled(
+    table: Tensor, statistic: Callable[[Tensor, Tensor], float], chances: Tensor, m: int
+) -> Estimate:
+    """statistic(table, weights) of a table (draws, examples), with its error over draws and examples of m.
 
-    Two jackknives: leaving out one draw, and leaving out one group of examples.
+    Examples were drawn with `chances`; a mean over all m is the sum of weights · value, weights = 1 / (m ·
+    chance). Two jackknives: leaving out one draw, and leaving out one group of the examples that were not
+    certain to be drawn.
     """
-    count, n = table.shape
-    over_draws = torch.tensor([statistic(torch.cat([table[:k], table[k + 1 :]])) for k in range(count)])
-    error = jackknife(over_draws.double())
-    if n < m:
-        groups = torch.arange(n) * min(_GROUPS, n) // n
-        over_examples = torch.tensor([statistic(table[:, groups != g]) for g in range(min(_GROUPS, n))])
-        error = together(error, math.sqrt(1 - n / m) * jackknife(over_examples.double()))
-    return Estimate(statistic(table), standard_error=error, samples=count)
+    table, chances = table.cpu().double(), chances.cpu().double()
+    weights = 1 / (m * chances)
+    count, doubtful = len(table), (chances < 1).nonzero()[:, 0]
+    without = [statistic(torch.cat([table[:k], table[k + 1 :]]), weights) for k in range(count)]
+    error = jackknife(table.new_tensor(without))
+    if n := len(doubtful):
+        groups = min(_GROUPS, n)
+        left_out = []
+        for group in doubtful.tensor_split(groups):
+            others = weights.clone()
+            others[doubtful] *= n / max(n - len(group), 1)
+            others[group] = 0
+            left_out.append(statistic(table, others))
+        open_share = math.sqrt(float((1 - chances[doubtful]).mean()))
+        error = together(error, open_share * jackknife(table.new_tensor(left_out)))
+    return Estimate(statistic(table, weights), standard_error=error, samples=count)
 
 
 def expected_largest(values: Tensor, size: int) -> float:
     """Expected largest of `size` values: its mean over all ways to choose them from `values`."""
     count = len(values)
     size = min(size, count)
-    return float(values.double().sort().values @ _weights(count, size))
+    return float(values.cpu().double().sort().values @ _weights(count, size))
 
 
 @cache
 def _weights(count: int, size: int) -> Tensor:
     """In how large a share of all choices each value, in order of size, is the largest."""
-    ways = torch.tensor([math.comb(k, size - 1) for k in range(count)], dtype=torch.float64)
+    ways = torch.tensor([math.comb(k, size - 1) for k in range(count)], dtype=torch.float64, device="cpu")
     return ways / ways.sum()
 
 
@@ -144,17 +180,18 @@ def mean_over_rows(scores: Tensor, design: Mapping[str, Tensor], finest: float =
     one row of each it is s1²/n, whatever the share of the examples. `finest`: what a single answer changes;
     where not all pairs were seen the error is no smaller.
     """
-    example, seen, partners = design["example"], float(design["seen"]), float(design["partners"])
+    scores, example = scores.cpu().double(), design["example"].cpu()
+    seen, partners = float(design["seen"]), float(design["partners"])
     n = int(example.max()) + 1
     counts = torch.bincount(example, minlength=n).double()
-    means = torch.zeros(n, dtype=torch.float64).index_add_(0, example, scores.double()) / counts
+    means = torch.zeros_like(counts).index_add_(0, example, scores) / counts
     value = float(means.mean())
     if partners == 1:
         return Estimate(value, standard_error=0.0, samples=len(scores))
     if len(scores) == n:
         error = mean_of(means).standard_error or 0.0
     else:
-        within = float((scores.double() - means[example]).square().sum() / (len(scores) - n))
+        within = float((scores - means[example]).square().sum() / (len(scores) - n))
         between = (1 - seen) * float(means.var()) / n if n > 1 else 0.0
         error = math.sqrt(between + seen * (1 - partners) * within / len(scores))
         error = together(error, math.sqrt(1 - seen) * _extreme(means) / n)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from genbench.errors import NotApplicable
-from genbench.measures._estimates import drawn_sum, mean_of, mean_over_examples, skewed
+from genbench.measures._estimates import drawn_sum, mean_by, mean_over_examples, skewed
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
@@ -17,15 +17,17 @@ _GRADIENTS = frozenset({"gradients", "training_data"})
 
 
 @measure(
-    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (39)", cost="medium", version="3"
+    category="gradient", needs=_GRADIENTS, randomness="seeded", paper="002 (39)", cost="medium", version="4"
 )
 def gradient_norm(subject: Subject) -> Estimate:
     """Mean norm of mini-batch gradients.
 
-    mean_b ||g_b||_2, g_b = gradient of the mean loss in theta of one of 16 batches. Of the paper's
-    aggregates, the mean.
+    mean_b ||g_b||_2, g_b = gradient of the mean loss in theta of a batch. Of the paper's aggregates, the
+    mean. 16 batches are looked at; how large the errors p − y are in them, and in batches at large, corrects
+    for their choice (a regression estimator).
     """
-    return mean_of(subject.batch_gradients()["norms"])
+    part = subject.batch_gradients()
+    return mean_by(part["norms"], part["doubts"], float(part["mean_doubt"]))
 
 
 @measure(

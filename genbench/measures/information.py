@@ -129,23 +129,28 @@ def tic(subject: Subject) -> Estimate:
 
 
 @measure(
-    category="information", needs=_DATA, randomness="seeded", paper="002 (46)", cost="medium", version="2"
+    category="information", needs=_DATA, randomness="seeded", paper="002 (46)", cost="medium", version="3"
 )
 def waic_bias(subject: Subject) -> Estimate:
     """Penalty of the widely applicable information criterion.
 
     2 sum_n Var_theta[log p(y_n | x_n, theta)], theta drawn around the trained weights: each tensor p with
-    noise N(0, (.05·std(p))²); 20 draws on at most 256 training examples, scaled to m.
+    noise N(0, (.05·std(p))²); 40 draws on 128 training examples, those more likely that are predicted wrongly
+    or not surely, scaled to m.
 
     Limits: the noise stands in for the posterior, of which nothing else is known; networks with dropout are
     perturbed alike.
     """
-    likelihoods, m = subject.weight_noise("tensor")["log_likelihoods"], subject.m
-    return skewed(resampled(likelihoods, lambda some: 2 * m * float(some.var(0).mean()), m))
+    noise, m = subject.weight_noise("tensor"), subject.m
+
+    def penalty(some: Tensor, weights: Tensor) -> float:
+        return 2 * m * float(some.var(0) @ weights)
+
+    return skewed(resampled(noise["log_likelihoods"], penalty, noise["chances"], m))
 
 
 @measure(
-    category="information", needs=_DATA, randomness="seeded", paper="002 (45)", cost="medium", version="2"
+    category="information", needs=_DATA, randomness="seeded", paper="002 (45)", cost="medium", version="3"
 )
 def waic(subject: Subject) -> Estimate:
     """Widely applicable information criterion.
@@ -154,13 +159,13 @@ def waic(subject: Subject) -> Estimate:
 
     Limits: as waic_bias.
     """
-    likelihoods, m = subject.weight_noise("tensor")["log_likelihoods"], subject.m
+    noise, m = subject.weight_noise("tensor"), subject.m
 
-    def criterion(some: Tensor) -> float:
+    def criterion(some: Tensor, weights: Tensor) -> float:
         each = -2 * (some.logsumexp(0) - math.log(len(some))) + 2 * some.var(0)
-        return m * float(each.mean())
+        return m * float(each @ weights)
 
-    return skewed(resampled(likelihoods, criterion, m))
+    return skewed(resampled(noise["log_likelihoods"], criterion, noise["chances"], m))
 
 
 MEASURES = [aic, aic_bias, tic, tic_bias, tic_bias_bound, waic, waic_bias]

@@ -1,9 +1,10 @@
 """How much the loss rises when the weights are moved: by a gradient step or by noise (002 A.3).
 
 The sharpness under noise is the expected largest loss increase of 5 draws (Eq. 18, 24): its mean over all
-ways to choose 5 of 20. The paper leaves the sizes open; here rho = .05, r = sigma_post = .05, and the loss is
-that of at most 256 training examples. Errors are those of the draws and of the choice of examples, by leaving
-out one draw and one group of examples at a time.
+ways to choose 5 of 40. The paper leaves the sizes open; here rho = .05, r = sigma_post = .05, and the loss is
+estimated from 128 training examples, those more likely that are predicted wrongly or not surely. Errors are
+those of the draws and of the choice of examples, by leaving out one draw and one group of examples at a time.
+Means over mini-batches are corrected for the choice of batches as that of `gradient_norm` is.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
 from genbench.errors import NotApplicable
-from genbench.measures._estimates import expected_largest, mean_of, resampled, skewed, together
+from genbench.measures._estimates import expected_largest, mean_by, resampled, skewed, together
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from genbench.subject import Subject
+    from genbench.subject.parts import Part
 
 __all__ = ["MEASURES"]
 
@@ -30,7 +32,7 @@ _GROUP = 5
 
 
 @measure(
-    category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (15)", cost="medium", version="3"
+    category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (15)", cost="medium", version="4"
 )
 def sharpness(subject: Subject) -> Estimate:
     """Rise of the loss after one step uphill.
@@ -40,12 +42,12 @@ def sharpness(subject: Subject) -> Estimate:
 
     Limits: changes when consecutive ReLU layers are rescaled, though the function does not.
     """
-    losses = subject.batch_gradients()["losses"]
-    return mean_of(losses[:, 1] - losses[:, 0])
+    part = subject.batch_gradients()
+    return _over_batches(part["losses"][:, 1] - part["losses"][:, 0], part)
 
 
 @measure(
-    category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (16)", cost="medium", version="3"
+    category="sharpness", needs=_GRADIENTS, randomness="seeded", paper="002 (16)", cost="medium", version="4"
 )
 def adaptive_sharpness(subject: Subject) -> Estimate:
     """Steepest rise of the loss over several lengths of one step uphill.
@@ -54,25 +56,34 @@ def adaptive_sharpness(subject: Subject) -> Estimate:
 
     Limits: as sharpness. The largest of five noisy means is a little above the largest mean.
     """
-    losses = subject.batch_gradients()["losses"]
-    rises = (losses[:, 2:] - losses[:, :1]) / torch.tensor(_RADII, dtype=losses.dtype)
-    return mean_of(rises[:, rises.mean(0).argmax()])
+    part = subject.batch_gradients()
+    losses = part["losses"]
+    rises = (losses[:, 2:] - losses[:, :1]) / losses.new_tensor(_RADII)
+    return max(_over_batches(rise, part) for rise in rises.T)
+
+
+def _over_batches(rises: Tensor, part: Part) -> Estimate:
+    return mean_by(rises, part["doubts"], float(part["mean_doubt"]))
 
 
 def _largest_increase(subject: Subject, kind: str, factor: float = 1.0) -> Estimate:
     """factor · expected largest increase of the loss in 5 draws."""
     noise = subject.weight_noise(kind)
     rises = noise["clean"] - noise["log_likelihoods"]
-    return resampled(rises, lambda some: factor * expected_largest(some.mean(1), _GROUP), subject.m)
+
+    def largest(some: Tensor, weights: Tensor) -> float:
+        return factor * expected_largest(some @ weights, _GROUP)
+
+    return resampled(rises, largest, noise["chances"], subject.m)
 
 
 def _root_mean_square(tensors: list[Tensor]) -> float:
     """||v||_2 / sqrt(d)."""
-    squares = sum(float(t.double().square().sum()) for t in tensors)
+    squares = sum(float(t.cpu().double().square().sum()) for t in tensors)
     return math.sqrt(squares / sum(t.numel() for t in tensors))
 
 
-@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 (20)", cost="medium", version="2")
+@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 (20)", cost="medium", version="3")
 def sharpness_magnitude(subject: Subject) -> Estimate:
     """Rise of the loss under noise in proportion to each tensor's spread, times the parameters' size.
 
@@ -90,7 +101,7 @@ def sharpness_magnitude(subject: Subject) -> Estimate:
     randomness="seeded",
     paper="002 (22)",
     cost="medium",
-    version="2",
+    version="3",
 )
 def sharpness_magnitude_init(subject: Subject) -> Estimate:
     """Rise of the loss under noise in proportion to each tensor's spread, times the distance travelled.
@@ -104,7 +115,7 @@ def sharpness_magnitude_init(subject: Subject) -> Estimate:
     return _largest_increase(subject, "tensor", size)
 
 
-@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 (24)", cost="medium", version="2")
+@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 (24)", cost="medium", version="3")
 def sharpness_magflat(subject: Subject) -> Estimate:
     """Rise of the loss under noise in proportion to each weight.
 
@@ -122,28 +133,29 @@ _DELTA, _PRIOR, _RELATIVE, _ISOTROPIC, _EPS = 0.05, 0.1, 0.05, 0.01, 1e-3
 
 def _bound(subject: Subject, kind: str, divergence: float) -> Estimate:
     """Error under noise + sqrt((KL + log(2 sqrt(m) / delta)) / (2m))."""
-    wrong, m = subject.weight_noise(kind)["wrong"].double(), subject.m
-    error = resampled(wrong, lambda some: float(some.mean()), m)
+    noise, m = subject.weight_noise(kind), subject.m
+    wrong = noise["wrong"]
+    error = resampled(wrong, lambda some, weights: float((some @ weights).mean()), noise["chances"], m)
     if not math.isfinite(divergence):
         raise NotApplicable("the divergence of the noisy weights from the prior is infinite")
     complexity = math.sqrt((divergence + math.log(2 * math.sqrt(m) / _DELTA)) / (2 * m))
-    # Where no answer is wrong, one could be: in one more draw, or of one more example.
+    # Where no answer is wrong, one could be: in one more draw, or to an example that was not looked at.
     draws, n = wrong.shape
-    finest = together(1 / (draws * n), math.sqrt(1 - n / m) / n)
+    finest = together(1 / (draws * n), 1 / m if n < m else 0.0)
     spread = together(error.standard_error or 0.0, finest)
-    return Estimate(float(error) + complexity, standard_error=spread, samples=draws)
+    return Estimate(min(float(error), 1.0) + complexity, standard_error=spread, samples=draws)
 
 
 def _divergence(shifts: list[Tensor], spreads: list[Tensor], prior: float) -> float:
     """KL(N(shift, spread²) || N(0, prior²)), summed over coordinates (002 Eq. 28)."""
     total = 0.0
     for shift, spread in zip(shifts, spreads, strict=True):
-        ratio = (spread.double() / prior).square()
-        total += 0.5 * float(((shift.double() / prior).square() + ratio - 1 - ratio.log()).sum())
+        ratio = (spread.cpu().double() / prior).square()
+        total += 0.5 * float(((shift.cpu().double() / prior).square() + ratio - 1 - ratio.log()).sum())
     return total
 
 
-@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 A.3", cost="medium", version="2")
+@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 A.3", cost="medium", version="3")
 def pac_bayes_bound(subject: Subject) -> Estimate:
     """PAC-Bayes bound of the network with isotropic noise on its weights.
 
@@ -160,14 +172,14 @@ def pac_bayes_bound(subject: Subject) -> Estimate:
 
 def _tensor_spreads(theta: list[Tensor], size: float) -> list[Tensor]:
     """r·std(p) for every tensor; where a tensor has none, a thousandth of the parameters' size stands in."""
-    deviations = [float(p.double().std()) if p.numel() > 1 else 0.0 for p in theta]
+    deviations = [float(p.cpu().double().std()) if p.numel() > 1 else 0.0 for p in theta]
     return [
         torch.full_like(p, _RELATIVE * max(deviation, _EPS * size))
         for p, deviation in zip(theta, deviations, strict=True)
     ]
 
 
-@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 A.3", cost="medium", version="2")
+@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 A.3", cost="medium", version="3")
 def pac_bayes_magnitude(subject: Subject) -> Estimate:
     """PAC-Bayes bound with a prior as wide as the parameters are large.
 
@@ -191,7 +203,7 @@ def pac_bayes_magnitude(subject: Subject) -> Estimate:
     randomness="seeded",
     paper="002 A.3",
     cost="medium",
-    version="2",
+    version="3",
 )
 def pac_bayes_magnitude_init(subject: Subject) -> Estimate:
     """PAC-Bayes bound with a prior around the initial weights, as wide as they moved.
@@ -207,7 +219,7 @@ def pac_bayes_magnitude_init(subject: Subject) -> Estimate:
     return _bound(subject, "tensor", _divergence(changes, _tensor_spreads(theta, size), size))
 
 
-@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 (29)", cost="medium", version="2")
+@measure(category="sharpness", needs=_DATA, randomness="seeded", paper="002 (29)", cost="medium", version="3")
 def pac_bayes_magflat(subject: Subject) -> Estimate:
     """PAC-Bayes bound of the network with noise in proportion to each weight.
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from genbench.subject.fitting import fitting
 from genbench.subject.gradients import trainable
-from genbench.subject.sampling import examples
-from genbench.subject.vectors import as_one_vector
+from genbench.subject.sampling import drawn_by_size
+from genbench.subject.vectors import as_one_vector, fill_normal
 
 if TYPE_CHECKING:
-    from genbench.subject.inputs import Inputs
     from genbench.subject.parts import Part, PartSource
     from genbench.subject.subject import TrainedNetwork
 
@@ -27,9 +27,13 @@ ISOTROPIC = 0.01
 SCALE_EPS = 1e-3
 """eps_scale of 002 Eq. 23: noise on weights that are zero."""
 
-_EXAMPLES = 256
-_DRAWS, _ISOTROPIC_DRAWS = 20, 10
-"""Of isotropic noise only the error is asked for, which ten draws tell well enough."""
+_EXAMPLES = 128
+_FLOOR = 0.1
+"""Least size of an example that is drawn by size, as a share of the mean."""
+_DRAWS, _ISOTROPIC_DRAWS = 40, 20
+"""Of isotropic noise only the error is asked for, which fewer draws tell well enough."""
+_FORWARD = 0.25
+"""Of what autograd would keep of an example, the share that a pass without it holds at a time."""
 
 
 def noise_scales(theta: list[Tensor], kind: str) -> list[Tensor]:
@@ -46,33 +50,55 @@ def noise_scales(theta: list[Tensor], kind: str) -> list[Tensor]:
 
 
 def weight_noise(network: TrainedNetwork, parts: PartSource, generator: torch.Generator, kind: str) -> Part:
-    """Draws of theta + noise, on at most 256 training examples.
+    """Draws of theta + noise, on all training examples or on 128 of them.
+
+    They are drawn by the size of |p − y|² and 1 − |p|², p the predicted probabilities, which are known of
+    all: on a network that fits its data a few examples carry the rise of the loss, and are all among them.
 
     log_likelihoods (draws, examples) and wrong (draws, examples), whether each example is classified wrongly;
-    clean (examples,), the log-likelihoods at theta itself. The number of draws is fixed: stopping when they
-    happen to agree would make them look surer than they are.
+    clean (examples,), the log-likelihoods at theta itself; chances (examples,) of being drawn: a sum over the
+    training set is that over the examples of value / chance. The number of draws is fixed: stopping when
+    they happen to agree would make them look surer than they are.
     """
-    inputs, labels = examples(network, _EXAMPLES)
+    rows, chances = drawn_by_size(_sizes(parts.get("logits")["logits"], network.labels), _EXAMPLES, generator)
     model = copy.deepcopy(network.model)
     theta = trainable(model)
     scales = torch.cat([scale.flatten() for scale in noise_scales([p.detach() for p in theta], kind)])
     clean, noisy = as_one_vector(theta)
-    judge = _judge(model, inputs, labels)
+    judge = _judge(network, model, rows)
     with torch.no_grad():
         before, _ = judge()
         likelihoods: list[Tensor] = []
         wrong: list[Tensor] = []
         for _ in range(_ISOTROPIC_DRAWS if kind == "isotropic" else _DRAWS):
-            torch.addcmul(clean, scales, torch.randn(clean.shape, generator=generator), out=noisy)
+            torch.addcmul(clean, scales, fill_normal(noisy, generator), out=noisy)
             likelihood, mistakes = judge()
             likelihoods.append(likelihood)
             wrong.append(mistakes)
-    return {"clean": before, "log_likelihoods": torch.stack(likelihoods), "wrong": torch.stack(wrong)}
+    return {
+        "clean": before,
+        "log_likelihoods": torch.stack(likelihoods),
+        "wrong": torch.stack(wrong),
+        "chances": chances,
+    }
 
 
-def _judge(model: torch.nn.Module, inputs: Inputs, labels: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
+def _sizes(logits: Tensor, labels: Tensor) -> Tensor:
+    """How much an example may matter to the loss under noise, in units of the mean."""
+    p = logits.cpu().double().softmax(1)
+    unsure = 1 - p.square().sum(1)
+    p.scatter_add_(1, labels.cpu()[:, None], p.new_full((len(p), 1), -1.0))
+    far = p.square().sum(1)
+    unsure, far = (size / size.mean().clamp(min=1e-300) for size in (unsure.clamp(min=0), far))
+    return _FLOOR + unsure + far
+
+
+def _judge(network: TrainedNetwork, model: nn.Module, rows: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
+    inputs, labels = network.inputs.chosen(rows), network.labels.cpu()[rows]
+    size = fitting(network, _EXAMPLES, _FORWARD)
+
     def judge() -> tuple[Tensor, Tensor]:
-        logits = torch.cat([model(x) for x in inputs.split(128)]).double()
+        logits = torch.cat([model(x).cpu() for x in inputs.split(size)]).double()
         likelihood = logits.log_softmax(1).gather(1, labels[:, None])[:, 0]
         return likelihood, logits.argmax(1) != labels
 

@@ -97,7 +97,8 @@ class SharedParts:
         """Of 16 mini-batches of 32 training examples, none in two of them as far as they reach.
 
         norms (B,) of their gradients; losses (B, 7): at theta, after an ascent step of length .05, and of .01
-        to 1 in five steps.
+        to 1 in five steps; doubts (B,): how large the errors p − y of their examples are; mean_doubt, that of
+        batches at large.
         """
         return self._part(["gradients", "training_data"], "batch_gradients")
 
@@ -135,11 +136,12 @@ class SharedParts:
         return self._part(["gradients", "training_data"], "curvature")
 
     def weight_noise(self, kind: str) -> Part:
-        """20 draws of noise on theta (10 if isotropic), judged on at most 256 training examples.
+        """40 draws of noise on theta (20 if isotropic), judged on 128 training examples, or on all.
 
         `kind`: "isotropic", standard deviation .01; "tensor", .05 of each tensor's standard deviation;
         "magnitude", .05·(|theta_i| + 1e-3). Gives log_likelihoods (draws, examples), wrong (draws, examples),
-        whether each is classified wrongly, and clean (examples,), the log-likelihoods without noise.
+        whether each is classified wrongly, clean (examples,), the log-likelihoods without noise, and chances
+        (examples,) of being drawn: a mean over the training set is the sum of value / (m · chance).
         """
         return self._part(["weights", "training_data"], "weight_noise", kind=kind)
 

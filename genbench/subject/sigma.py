@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from genbench.errors import NotApplicable
-from genbench.subject.vectors import as_one_vector
+from genbench.subject.fitting import fitting
+from genbench.subject.vectors import as_one_vector, fill_normal
 
 if TYPE_CHECKING:
     from genbench.subject.parts import Part, PartSource
@@ -30,11 +31,13 @@ _CLEAR = 3.0
 _NEAR = 0.7
 """Bisection ends where the interval is this short in log sigma, or where a side cannot be told."""
 
-_EXAMPLES, _LOOK_DRAWS = 64, 14
+_EXAMPLES, _LOOK_DRAWS = 48, 24
 DRAWS = 4 * _LOOK_DRAWS
 """Of noise behind the value: four looks, two on either side of it."""
 _APART = 0.2
 """Distance in log sigma from the middle to a look."""
+_FORWARD = 0.25
+"""Of what autograd would keep of an example, the share that a pass without it holds at a time."""
 _SETTLED, _ROUNDS = 0.4, 4
 """Looks further off than this from the solution are taken anew around it; so often at most."""
 
@@ -44,7 +47,7 @@ def sigma(
 ) -> Part:
     """The noise that lowers the mean training accuracy by .1 (SPEC.md section 4).
 
-    Bisection of log sigma with few draws finds the place. Then four looks around it, of 14 draws each, give
+    Bisection of log sigma with few draws finds the place. Then four looks around it, of 24 draws each, give
     the line of drop^⅓ on log sigma, which is solved for .1: the drop itself bends up on trained networks, its
     logarithm down, and the cube root hardly at all. Every draw is fresh, with examples of its own from the
     whole training set, so that what scatters around the line is the error of draws and of examples alike.
@@ -53,7 +56,7 @@ def sigma(
     example, gets that end.
     """
     # Outputs that other measures need too, in place of a pass of its own.
-    right = parts.get("logits")["logits"].argmax(1) == network.labels
+    right = parts.get("logits")["logits"].argmax(1).cpu() == network.labels.cpu()
     noise = _Noise(network, right, generator, magnitude_aware)
     middle = _bisected(noise)
     if middle is None:
@@ -72,7 +75,10 @@ def sigma(
 
 
 def _part(value: float, error: float) -> Part:
-    return {name: torch.tensor(v, dtype=torch.float64) for name, v in (("sigma", value), ("error", error))}
+    return {
+        name: torch.tensor(v, dtype=torch.float64, device="cpu")
+        for name, v in (("sigma", value), ("error", error))
+    }
 
 
 def _bisected(noise: _Noise) -> float | None:
@@ -113,7 +119,7 @@ def _solved(looks: list[tuple[float, Tensor]]) -> tuple[float, float]:
     A look is the mean of its draws; the error is the larger of what the draws' spread and what the looks'
     distances from the line say, divided by the slope.
     """
-    x = torch.tensor([place for place, _ in looks], dtype=torch.float64)
+    x = torch.tensor([place for place, _ in looks], dtype=torch.float64, device="cpu")
     drop = torch.stack([drops.mean() for _, drops in looks])
     variance = torch.stack([drops.var() / len(drops) for _, drops in looks])
     target = _DROP ** (1 / 3)
@@ -146,7 +152,8 @@ class _Noise:
     ) -> None:
         if isinstance(network.folded, NotApplicable):
             raise network.folded
-        self._inputs, self._labels, self._right = network.inputs, network.labels, right
+        self._inputs, self._labels, self._right = network.inputs, network.labels.cpu(), right
+        self._most = fitting(network, max(_EXAMPLES, _GLANCE), _FORWARD)
         self._noisy = network.folded.copy().module
         self._magnitude_aware = magnitude_aware
         self._generator = generator
@@ -158,15 +165,18 @@ class _Noise:
         with torch.no_grad():
             for _ in range(draws):
                 self._perturb(math.exp(place))
-                rows = torch.randperm(len(self._labels), generator=self._generator)[:examples]
+                rows = torch.randperm(len(self._labels), generator=self._generator, device="cpu")[:examples]
                 found.append((self._right[rows].double() - self._hits(rows).double()).mean())
         return torch.stack(found)
 
     def _perturb(self, value: float) -> None:
-        noise = torch.randn(len(self._clean), generator=self._generator)
-        spread = (value**2 * self._clean.square() + EPS**2).sqrt_() if self._magnitude_aware else value
-        torch.add(self._clean, noise.mul_(spread), out=self._weights)
+        noise = fill_normal(self._weights, self._generator)
+        if self._magnitude_aware:
+            noise *= (self._clean * value).square_().add_(EPS**2).sqrt_()
+        else:
+            noise *= value
+        noise += self._clean
 
     def _hits(self, rows: Tensor) -> Tensor:
-        hits: Tensor = self._noisy(self._inputs[rows]).argmax(1) == self._labels[rows]
-        return hits
+        answers = [self._noisy(self._inputs[some]).argmax(1).cpu() for some in rows.split(self._most)]
+        return torch.cat(answers) == self._labels[rows]
