@@ -41,7 +41,7 @@ _DOUBLE = 2**21
 """Up to this many coordinates the basis is kept in double precision."""
 _BASIS_BYTES = 2**30
 """What the basis may take: ten steps for 25 million weights."""
-_COPIES = 4
+_COPIES = 5
 """The graph of a gradient, and a backward pass through it, in units of what a forward pass keeps."""
 
 Product = Callable[[Tensor], Tensor]
@@ -80,8 +80,7 @@ def curvature(network: TrainedNetwork, parts: PartSource, generator: torch.Gener
         of_shares = _of_shares(network, inputs, labels) if dear else [product]
 
         def probe(number: int) -> float:
-            signs = torch.randint(0, 2, (size,), generator=generator, device="cpu")
-            along = signs.to(basis.dtype).to(basis.device).mul_(2).sub_(1)
+            along = _signs(basis[0], generator)
             along -= basis.T @ (basis @ along)
             return exact + _dot(along, of_shares[number % len(of_shares)](along))
 
@@ -113,7 +112,7 @@ def _of_shares(network: TrainedNetwork, inputs: Inputs, labels: Tensor) -> list[
     found = []
     for first in range(min(_DEAR_SHARES, len(labels))):
         rows = torch.arange(first, len(labels), _DEAR_SHARES, device="cpu")
-        product = _product(network, inputs.chosen(rows), labels[rows])
+        product = _product(network, inputs.chosen(rows), labels[rows], keep=False)
         assert product is not None, "the whole is not linear in theta"
         found.append(product)
     return found
@@ -140,8 +139,11 @@ def _probed(probe: Callable[[int], float], most: int, enough: float) -> list[flo
     return found
 
 
-def _product(network: TrainedNetwork, inputs: Inputs, labels: Tensor) -> Product | None:
-    """v to H v, in micro-batches whose graphs fit; None if the loss is linear in theta."""
+def _product(network: TrainedNetwork, inputs: Inputs, labels: Tensor, keep: bool = True) -> Product | None:
+    """v to H v, in micro-batches whose graphs fit; None if the loss is linear in theta.
+
+    `keep`: if the graph of all examples fits, it is kept from one product to the next.
+    """
     theta = trainable(network.model)
     sizes = [p.numel() for p in theta]
 
@@ -152,7 +154,7 @@ def _product(network: TrainedNetwork, inputs: Inputs, labels: Tensor) -> Product
     if not any(g.requires_grad for g in gradient(inputs[:1], labels[:1])):
         return None
     micro = fitting(network, len(labels), _COPIES)
-    keep = micro == len(labels)
+    keep &= micro == len(labels)
     kept = [gradient(inputs[:], labels)] if keep else []
 
     def graphs() -> Iterator[tuple[Tensor, ...]]:
@@ -200,6 +202,14 @@ def _start(size: int, device: torch.device, generator: torch.Generator) -> Tenso
     return torch.randn(size, generator=generator, dtype=precision, device="cpu").to(device)
 
 
+def _signs(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Random signs, drawn a piece at a time, as they come as eight bytes each."""
+    found = torch.empty_like(like)
+    for piece in found.split(_DOUBLE):
+        piece.copy_(torch.randint(0, 2, piece.shape, generator=generator, device="cpu"))
+    return found.mul_(2).sub_(1)
+
+
 def _dot(left: Tensor, right: Tensor) -> float:
     """left·right in double precision, a piece at a time: in single precision long sums lose six digits."""
     pieces = zip(left.split(_DOUBLE), right.split(_DOUBLE), strict=True)
@@ -210,7 +220,8 @@ def _lanczos(product: Product, start: Tensor, most: int) -> tuple[Tensor, Tensor
     """Orthonormal basis (k, size), the tridiagonal matrix in it, and the residual of the top Ritz pair."""
     most = min(most, max(2, _BASIS_BYTES // (start.numel() * start.element_size())))
     basis = start.new_empty(most, len(start))  # pages that are not written to take no memory
-    basis[0] = start / start.norm()
+    torch.div(start, start.norm(), out=basis[0])
+    del start
     alphas: list[float] = []
     betas: list[float] = []
     residual = 0.0
@@ -232,5 +243,6 @@ def _lanczos(product: Product, start: Tensor, most: int) -> tuple[Tensor, Tensor
         done = residual <= _SETTLED * abs(float(values[-1])) or beta <= 1e-7 * max(scale, 1e-30)
         if done or step + 1 == most:
             return basis[: step + 1], matrix, residual
-        basis[step + 1] = w / beta
+        torch.div(w, beta, out=basis[step + 1])
+        del w
         betas.append(beta)
