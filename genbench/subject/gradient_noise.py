@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from genbench.errors import NotApplicable
 from genbench.subject.fitting import fitting
 from genbench.subject.gradients import trainable
+from genbench.subject.precision import wide
 from genbench.subject.sampling import double_backward, drawn_by_size
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def gradient_noise(network: TrainedNetwork, parts: PartSource, generator: torch.
     m = len(network.labels)
     if m < 2:
         raise NotApplicable("it needs two training examples at least, to tell how far they differ")
-    p = parts.get("logits")["logits"].to("cpu", torch.float64).softmax(1)
+    p = parts.get("logits")["logits"].cpu().double().softmax(1)
     far = (p - torch.nn.functional.one_hot(network.labels.cpu(), p.shape[1])).square().sum(1)
     square = _mean_gradient(network, far, generator).square_()
     eps = _EPS * square.mean()
@@ -75,7 +76,7 @@ def _sizes(far: Tensor) -> Tensor:
 def _mean_gradient(network: TrainedNetwork, far: Tensor, generator: torch.Generator) -> Tensor:
     theta, m = trainable(network.model), len(network.labels)
     rows, chances = drawn_by_size(_sizes(far.sqrt()), _MEAN, generator)
-    total = torch.zeros(sum(w.numel() for w in theta), dtype=torch.float64, device=network.device)
+    total = torch.zeros(sum(w.numel() for w in theta), dtype=wide(network.device), device=network.device)
     batch = fitting(network, 128, copies=2)
     for some, chance in zip(rows.split(batch), chances.split(batch), strict=True):
         losses = cross_entropy(network.model(network.inputs[some]), network.labels[some], reduction="none")
@@ -100,7 +101,7 @@ def _weighted_squares(network: TrainedNetwork, rows: Tensor, weights: Tensor) ->
             squares, start = weights.new_zeros(len(some), 2), 0
             for values in each.values():
                 flat = values.flatten(1)
-                squares += flat.square().double() @ weights[:, start : start + flat.shape[1]].T
+                squares += flat.square().to(weights.dtype) @ weights[:, start : start + flat.shape[1]].T
                 start += flat.shape[1]
             found.append(squares)
     return torch.cat(found)

@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from genbench.errors import NotApplicable
 from genbench.subject.fitting import fitting
 from genbench.subject.gradients import trainable
+from genbench.subject.precision import wide
 from genbench.subject.sampling import double_backward, examples
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _of_shares(network: TrainedNetwork, inputs: Inputs, labels: Tensor) -> list[
 def _traces(parts: PartSource, count: int) -> Tensor:
     """tr(G_n) of the first examples; 0 where no weight has an effect on what the network predicts."""
     try:
-        return parts.get("information")["traces"][:count]
+        return parts.get("information")["traces"][:count].cpu()
     except NotApplicable:
         return torch.zeros(count, dtype=torch.float64, device="cpu")
 
@@ -164,7 +165,7 @@ def _product(network: TrainedNetwork, inputs: Inputs, labels: Tensor, keep: bool
     def product(vector: Tensor) -> Tensor:
         pieces = vector.to(theta[0].dtype).split(sizes)
         along = [v.view_as(p) for v, p in zip(pieces, theta, strict=True)]
-        total = torch.zeros_like(vector, dtype=torch.float64)
+        total = torch.zeros_like(vector, dtype=wide(vector.device))
         for graph in kept or graphs():
             out = torch.autograd.grad(
                 graph, theta, along, retain_graph=keep, allow_unused=True, materialize_grads=True
@@ -192,14 +193,15 @@ def _forms(network: TrainedNetwork, inputs: Inputs, vector: Tensor) -> Tensor:
             logits, theta, dummy, create_graph=True, allow_unused=True, materialize_grads=True
         )
         (z,) = torch.autograd.grad(pulled, dummy, along)
-        p, z = logits.detach().to("cpu", torch.float64).softmax(1), z.to("cpu", torch.float64)
+        p, z = logits.detach().cpu().double().softmax(1), z.cpu().double()
         found.append((p * z.square()).sum(1) - (p * z).sum(1).square())
     return torch.cat(found)
 
 
 def _start(size: int, device: torch.device, generator: torch.Generator) -> Tensor:
     precision = torch.float64 if size <= _DOUBLE else torch.float32
-    return torch.randn(size, generator=generator, dtype=precision, device="cpu").to(device)
+    drawn = torch.randn(size, generator=generator, dtype=precision, device="cpu")
+    return drawn.to(min(precision, wide(device), key=lambda kind: kind.itemsize)).to(device)
 
 
 def _signs(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -211,9 +213,10 @@ def _signs(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _dot(left: Tensor, right: Tensor) -> float:
-    """left·right in double precision, a piece at a time: in single precision long sums lose six digits."""
+    """left·right, a piece at a time in double precision: in single precision a long sum keeps six digits."""
+    precision = wide(left.device)
     pieces = zip(left.split(_DOUBLE), right.split(_DOUBLE), strict=True)
-    return sum(float(one.double() @ other.double()) for one, other in pieces)
+    return sum(float(one.to(precision) @ other.to(precision)) for one, other in pieces)
 
 
 def _lanczos(product: Product, start: Tensor, most: int) -> tuple[Tensor, Tensor, float]:

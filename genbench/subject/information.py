@@ -12,6 +12,7 @@ from torch.func import functional_call, vjp, vmap
 from genbench.errors import NotApplicable
 from genbench.subject.fitting import fitting
 from genbench.subject.gradients import trainable
+from genbench.subject.precision import wide
 from genbench.subject.sampling import double_backward, drawn_by_size, example_order
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def information(network: TrainedNetwork, parts: PartSource, generator: torch.Gen
     m = len(network.labels)
     if m < 2:
         raise NotApplicable("it needs two training examples at least, to tell how far one matters")
-    p = parts.get("logits")["logits"].to("cpu", torch.float64).softmax(1)
+    p = parts.get("logits")["logits"].cpu().double().softmax(1)
     targets = torch.nn.functional.one_hot(network.labels.cpu(), p.shape[1])
     uncertain = 1 - p.square().sum(1)  # tr L_n
     far = (p - targets).square().sum(1)
@@ -75,7 +76,7 @@ def information(network: TrainedNetwork, parts: PartSource, generator: torch.Gen
     lengths = [w.numel() for w in trainable(network.model)]
     sums = _Sums(chance, m, lengths, random=p.shape[1] - 1 > _EXACT, device=network.device)
     with double_backward():
-        traces = torch.cat(list(_added(sums, network, rows, directions))).cpu()
+        traces = torch.cat(list(_added(sums, network, rows, directions))).cpu().double()
     each = (traces / chance).sum() / (uncertain[rows] / chance).sum().clamp(min=1e-300) * uncertain
     each[rows] = traces
     return {**sums.part(), "traces": each[example_order(m)[:_EXAMPLES]]}
@@ -123,7 +124,7 @@ class _Sums:
     ) -> None:
         self._random, n, size = random, len(chance), sum(lengths)
         self._lengths = lengths
-        self._weights = (1 / (chance * m)).to(device)
+        self._weights = (1 / (chance * m)).to(wide(device)).to(device)
         groups = min(_GROUPS, n)
         # Of the random projections, all examples; of the choice of examples, those that were not certain.
         self._of_rest = torch.arange(n, device="cpu") * groups // n
@@ -134,7 +135,7 @@ class _Sums:
         self.open = (1 - chance[doubtful]).mean().sqrt() if count else chance.new_zeros(())
         self._stride = -(-size * groups // _GROUP_FLOATS)
         kept = -(-size // self._stride)
-        self._total = torch.zeros(3, size, dtype=torch.float64, device=device)
+        self._total = torch.zeros(3, size, dtype=wide(device), device=device)
         self._recent: Tensor | None = None
         self._choice = torch.zeros(int(self._of_choice.max()) + 1, 3, kept, device=device)
         self._rest = torch.zeros(groups, kept, device=device)
@@ -148,7 +149,7 @@ class _Sums:
                 flat = values.flatten(1)
                 into[:, start : start + flat.shape[1]].addcmul_(flat, flat)
                 start += flat.shape[1]
-        traces = squares[1:].sum((0, 2)).double()
+        traces = squares[1:].sum((0, 2)).to(self._total.dtype)
         squares *= self._weights[rows, None]
         self._total += squares.sum(1)
         some = squares[:, :, :: self._stride]
@@ -213,13 +214,13 @@ class _Sums:
         # What the coordinates that are kept of groups stand for.
         larger = ratio / _ratio(j[kept], i[kept]).clamp(min=1e-300)
         left_out = []
-        for one in _without(self._total[:, kept], self._choice.double(), self._of_choice):
+        for one in _without(self._total[:, kept], self._choice.to(i.dtype), self._of_choice):
             of_one = one[1] + one[2]
             bound = (one[0].sum() * self._stride, of_one.min(), EPS * of_one.mean())
             left_out.append(torch.stack([larger * _ratio(one[0], of_one), *bound]))
         left_out_rest = [
             larger * _ratio(j[kept], known[kept] + one)
-            for one in _without(rest[kept], self._rest.double(), self._of_rest)
+            for one in _without(rest[kept], self._rest.to(i.dtype), self._of_rest)
             if self._random
         ]
         part = {
