@@ -10,7 +10,9 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from genbench.errors import NotApplicable
+from genbench.subject.fitting import fitting
 from genbench.subject.gradients import trainable
+from genbench.subject.precision import wide
 from genbench.subject.sampling import double_backward, drawn_by_size
 
 if TYPE_CHECKING:
@@ -48,21 +50,20 @@ def gradient_noise(network: TrainedNetwork, parts: PartSource, generator: torch.
     m = len(network.labels)
     if m < 2:
         raise NotApplicable("it needs two training examples at least, to tell how far they differ")
-    p = parts.get("logits")["logits"].double().softmax(1)
-    far = (p - torch.nn.functional.one_hot(network.labels, p.shape[1])).square().sum(1)
-    mean = _mean_gradient(network, far, generator)
-    square = mean.square()
+    p = parts.get("logits")["logits"].cpu().double().softmax(1)
+    far = (p - torch.nn.functional.one_hot(network.labels.cpu(), p.shape[1])).square().sum(1)
+    square = _mean_gradient(network, far, generator).square_()
     eps = _EPS * square.mean()
-    relative = 1 / (square + eps) if eps > 0 else torch.zeros_like(square)
-    weights = torch.stack([torch.ones_like(square), relative])
+    weights = square.new_ones(2, len(square))
+    torch.reciprocal(square + eps, out=weights[1]) if eps > 0 else weights[1].zero_()
     rows, chances = drawn_by_size(_sizes(far), _SQUARED, generator)
-    factor = (1 / max(1, min(_BATCH, m // 2)) - 1 / m) * m / (m - 1) / len(mean)
-    shares = _weighted_squares(network, rows, weights) * (factor / m) / chances[:, None]
-    variance, scale = (shares.sum(0) - factor * (weights @ square)).clamp(min=0)
+    factor = (1 / max(1, min(_BATCH, m // 2)) - 1 / m) * m / (m - 1) / len(square)
+    shares = _weighted_squares(network, rows, weights).cpu() * (factor / m) / chances[:, None]
+    variance, scale = (shares.sum(0) - factor * (weights @ square).cpu()).clamp(min=0)
     return {
         "variance": variance,
         "noise_scale": scale[None] if eps > 0 else scale.new_zeros(0),
-        "mean_square": square.mean(),
+        "mean_square": square.mean().cpu(),
         "shares": shares,
         "chances": chances,
     }
@@ -75,10 +76,11 @@ def _sizes(far: Tensor) -> Tensor:
 def _mean_gradient(network: TrainedNetwork, far: Tensor, generator: torch.Generator) -> Tensor:
     theta, m = trainable(network.model), len(network.labels)
     rows, chances = drawn_by_size(_sizes(far.sqrt()), _MEAN, generator)
-    total = torch.zeros(sum(w.numel() for w in theta), dtype=torch.float64)
-    for some, chance in zip(rows.split(128), chances.split(128), strict=True):
+    total = torch.zeros(sum(w.numel() for w in theta), dtype=wide(network.device), device=network.device)
+    batch = fitting(network, 128, copies=2)
+    for some, chance in zip(rows.split(batch), chances.split(batch), strict=True):
         losses = cross_entropy(network.model(network.inputs[some]), network.labels[some], reduction="none")
-        loss = (losses / chance.to(losses.dtype)).sum()
+        loss = (losses / chance.to(losses.dtype).to(losses.device)).sum()
         found = torch.autograd.grad(loss, theta, allow_unused=True, materialize_grads=True)
         total += torch.cat([g.flatten() for g in found])
     return total / m
@@ -91,14 +93,15 @@ def _weighted_squares(network: TrainedNetwork, rows: Tensor, weights: Tensor) ->
     def loss(w: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         return cross_entropy(functional_call(network.model, w, (x[None],)), y[None])
 
-    found, chunk = [], max(1, min(128, _CHUNK_FLOATS // weights.shape[1]))
+    chunk = fitting(network, max(1, min(128, _CHUNK_FLOATS // weights.shape[1])), copies=2)
+    found = []
     with torch.no_grad(), double_backward():
         for some in rows.split(chunk):
             each = vmap(grad(loss), (None, 0, 0))(theta, network.inputs[some], network.labels[some])
-            squares, start = torch.zeros(len(some), 2, dtype=torch.float64), 0
+            squares, start = weights.new_zeros(len(some), 2), 0
             for values in each.values():
                 flat = values.flatten(1)
-                squares += flat.square().double() @ weights[:, start : start + flat.shape[1]].T
+                squares += flat.square().to(weights.dtype) @ weights[:, start : start + flat.shape[1]].T
                 start += flat.shape[1]
             found.append(squares)
     return torch.cat(found)

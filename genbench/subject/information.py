@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -9,6 +10,9 @@ from torch import Tensor
 from torch.func import functional_call, vjp, vmap
 
 from genbench.errors import NotApplicable
+from genbench.subject.fitting import fitting
+from genbench.subject.gradients import trainable
+from genbench.subject.precision import wide
 from genbench.subject.sampling import double_backward, drawn_by_size, example_order
 
 if TYPE_CHECKING:
@@ -33,6 +37,12 @@ _EXACT = 4
 """Directions of each example's L that are taken exactly; the rest by one random projection."""
 _CHUNK_FLOATS = 2**25
 """Numbers of per-example gradients held at once."""
+_LOOPED = 4
+"""Where fewer examples' gradients could be held, they are taken one by one and none is held."""
+_ROUNDS = 16
+"""Examples taken one by one whose squares are summed up in single precision before they join the sums."""
+_ROOT_FLOATS = 2**22
+"""Numbers of the matrices L_n that are decomposed at once."""
 
 
 def information(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
@@ -55,17 +65,32 @@ def information(network: TrainedNetwork, parts: PartSource, generator: torch.Gen
     m = len(network.labels)
     if m < 2:
         raise NotApplicable("it needs two training examples at least, to tell how far one matters")
-    p = parts.get("logits")["logits"].double().softmax(1)
-    targets = torch.nn.functional.one_hot(network.labels, p.shape[1])
+    p = parts.get("logits")["logits"].cpu().double().softmax(1)
+    targets = torch.nn.functional.one_hot(network.labels.cpu(), p.shape[1])
     uncertain = 1 - p.square().sum(1)  # tr L_n
     far = (p - targets).square().sum(1)
     sizes = _FLOOR + uncertain / uncertain.mean().clamp(min=1e-300) + far / far.mean().clamp(min=1e-300)
     rows, chance = drawn_by_size(sizes, _EXAMPLES, generator)
-    inputs = network.inputs[rows]
-    directions = torch.cat([(p - targets)[rows, None], _roots(p[rows], generator)], 1).to(inputs.dtype)
+    directions = torch.cat([(p - targets)[rows, None], _roots(p[rows], generator)], 1)
+    directions = directions.to(network.inputs.dtype).to(network.device)
+    lengths = [w.numel() for w in trainable(network.model)]
+    sums = _Sums(chance, m, lengths, random=p.shape[1] - 1 > _EXACT, device=network.device)
+    with double_backward():
+        traces = torch.cat(list(_added(sums, network, rows, directions))).cpu().double()
+    each = (traces / chance).sum() / (uncertain[rows] / chance).sum().clamp(min=1e-300) * uncertain
+    each[rows] = traces
+    return {**sums.part(), "traces": each[example_order(m)[:_EXAMPLES]]}
+
+
+def _added(sums: _Sums, network: TrainedNetwork, rows: Tensor, directions: Tensor) -> Iterator[Tensor]:
+    """Add the gradients of the logits of all rows along their directions; gives tr(A_nᵀ L_n A_n) of each."""
     theta = {name: w.detach() for name, w in network.model.named_parameters() if w.requires_grad}
     size = sum(w.numel() for w in theta.values())
-    chunk = max(1, min(128, _CHUNK_FLOATS // (size * directions.shape[1])))
+    chunk = _CHUNK_FLOATS // (size * directions.shape[1])
+    if chunk < _LOOPED:
+        for number, row in enumerate(rows.split(1)):
+            yield sums.add_one(number, _one_by_one(network, row, directions[number]), directions.shape[1])
+        return
 
     def gradients(x: Tensor, along: Tensor) -> list[dict[str, Tensor]]:
         _, pull = vjp(  # type: ignore[misc]  # no auxiliary output was asked for
@@ -73,15 +98,19 @@ def information(network: TrainedNetwork, parts: PartSource, generator: torch.Gen
         )
         return [pull(direction)[0] for direction in along]
 
-    sums = _Sums(chance, m, size, random=p.shape[1] - 1 > _EXACT)
-    found = []
-    with torch.no_grad(), double_backward():
-        for some in torch.arange(len(rows)).split(chunk):
-            found.append(sums.add(some, vmap(gradients)(inputs[some], directions[some])))
-    traces = torch.cat(found)
-    each = (traces / chance).sum() / (uncertain[rows] / chance).sum().clamp(min=1e-300) * uncertain
-    each[rows] = traces
-    return {**sums.part(), "traces": each[example_order(m)[:_EXAMPLES]]}
+    with torch.no_grad():
+        numbers = torch.arange(len(rows), device="cpu")
+        for some in numbers.split(fitting(network, min(128, chunk), copies=2)):
+            yield sums.add(some, vmap(gradients)(network.inputs[rows[some]], directions[some]))
+
+
+def _one_by_one(
+    network: TrainedNetwork, row: Tensor, directions: Tensor
+) -> Iterator[tuple[Tensor | None, ...]]:
+    """The gradient of one example's logits along each direction; None for a weight it does not depend on."""
+    theta, logits = trainable(network.model), network.model(network.inputs[row])[0]
+    for direction in directions:
+        yield torch.autograd.grad(logits, theta, direction, retain_graph=True, allow_unused=True)
 
 
 class _Sums:
@@ -90,33 +119,37 @@ class _Sums:
     Three rows: of the score, of the exact directions, of the random projection.
     """
 
-    def __init__(self, chance: Tensor, m: int, size: int, random: bool) -> None:
-        self._random, n = random, len(chance)
-        self._weights = 1 / (chance * m)
+    def __init__(
+        self, chance: Tensor, m: int, lengths: list[int], random: bool, device: torch.device
+    ) -> None:
+        self._random, n, size = random, len(chance), sum(lengths)
+        self._lengths = lengths
+        self._weights = (1 / (chance * m)).to(wide(device)).to(device)
         groups = min(_GROUPS, n)
         # Of the random projections, all examples; of the choice of examples, those that were not certain.
-        self._of_rest, self._of_choice = torch.arange(n) * groups // n, torch.full((n,), -1)
+        self._of_rest = torch.arange(n, device="cpu") * groups // n
+        self._of_choice = torch.full((n,), -1, device="cpu")
         doubtful = chance < 1
         count = int(doubtful.sum())
-        self._of_choice[doubtful] = torch.arange(count) * min(_GROUPS, count) // max(count, 1)
-        self.open = (1 - chance[doubtful]).mean().sqrt() if count else torch.zeros((), dtype=torch.float64)
+        self._of_choice[doubtful] = torch.arange(count, device="cpu") * min(_GROUPS, count) // max(count, 1)
+        self.open = (1 - chance[doubtful]).mean().sqrt() if count else chance.new_zeros(())
         self._stride = -(-size * groups // _GROUP_FLOATS)
         kept = -(-size // self._stride)
-        self._total = torch.zeros(3, size, dtype=torch.float64)
-        self._choice = torch.zeros(int(self._of_choice.max()) + 1, 3, kept)
-        self._rest = torch.zeros(groups, kept)
+        self._total = torch.zeros(3, size, dtype=wide(device), device=device)
+        self._recent: Tensor | None = None
+        self._choice = torch.zeros(int(self._of_choice.max()) + 1, 3, kept, device=device)
+        self._rest = torch.zeros(groups, kept, device=device)
 
     def add(self, rows: Tensor, found: list[dict[str, Tensor]]) -> Tensor:
         """Add the gradients of some examples along each direction; gives tr(A_nᵀ L_n A_n) of each."""
-        squares = torch.zeros(3, len(rows), self._total.shape[1])
+        squares = torch.zeros(3, len(rows), self._total.shape[1], device=self._total.device)
         for direction, gradient in enumerate(found):
-            last = self._random and direction == len(found) - 1
-            into, start = squares[0 if direction == 0 else 2 if last else 1], 0
+            into, start = squares[self._kind(direction, len(found))], 0
             for values in gradient.values():
                 flat = values.flatten(1)
                 into[:, start : start + flat.shape[1]].addcmul_(flat, flat)
                 start += flat.shape[1]
-        traces = squares[1:].sum((0, 2)).double()
+        traces = squares[1:].sum((0, 2)).to(self._total.dtype)
         squares *= self._weights[rows, None]
         self._total += squares.sum(1)
         some = squares[:, :, :: self._stride]
@@ -127,7 +160,49 @@ class _Sums:
                 self._choice[one] += some[:, self._of_choice[rows] == one].sum(1)
         return traces
 
+    def _kind(self, direction: int, directions: int) -> int:
+        """Which of the three rows a direction belongs to."""
+        last = self._random and direction == directions - 1
+        return 0 if direction == 0 else 2 if last else 1
+
+    def add_one(self, row: int, found: Iterable[Sequence[Tensor | None]], directions: int) -> Tensor:
+        """Add the gradients of one example, which come one after the other; gives tr(A_nᵀ L_n A_n), (1,).
+
+        The same sums, but each gradient is read once and dropped: of millions of weights the passes over
+        memory would cost more than the network's own.
+        """
+        if self._recent is None:
+            self._recent = self._total.new_zeros(self._total.shape, dtype=torch.float32)
+        weight, trace = float(self._weights[row]), self._total.new_zeros(1)
+        some = self._rest.new_zeros(3, self._rest.shape[1])
+        for direction, gradient in enumerate(found):
+            kind, start = self._kind(direction, directions), 0
+            for values, length in zip(gradient, self._lengths, strict=True):
+                if values is not None:
+                    flat = values.flatten()
+                    self._recent[kind, start : start + length].addcmul_(flat, flat, value=weight)
+                    few = flat[-start % self._stride :: self._stride]
+                    at = -(-start // self._stride)
+                    some[kind, at : at + len(few)].addcmul_(few, few, value=weight)
+                    if kind:
+                        trace += flat.square().sum()
+                start += length
+        self._rest[self._of_rest[row]] += some[2]
+        if self._of_choice[row] >= 0:
+            self._choice[self._of_choice[row]] += some
+        if row % _ROUNDS == _ROUNDS - 1:
+            self._settle()
+        return trace
+
+    def _settle(self) -> None:
+        if self._recent is not None:
+            self._total += self._recent
+            self._recent.zero_()
+
     def part(self) -> Part:
+        """What is asked of the sums."""
+        self._settle()
+        self._recent = None
         j, known, rest = self._total
         i, kept = known + rest, slice(None, None, self._stride)
         eps = EPS * i.mean()
@@ -139,16 +214,16 @@ class _Sums:
         # What the coordinates that are kept of groups stand for.
         larger = ratio / _ratio(j[kept], i[kept]).clamp(min=1e-300)
         left_out = []
-        for one in _without(self._total[:, kept], self._choice.double(), self._of_choice):
+        for one in _without(self._total[:, kept], self._choice.to(i.dtype), self._of_choice):
             of_one = one[1] + one[2]
             bound = (one[0].sum() * self._stride, of_one.min(), EPS * of_one.mean())
             left_out.append(torch.stack([larger * _ratio(one[0], of_one), *bound]))
         left_out_rest = [
             larger * _ratio(j[kept], known[kept] + one)
-            for one in _without(rest[kept], self._rest.double(), self._of_rest)
+            for one in _without(rest[kept], self._rest.to(i.dtype), self._of_rest)
             if self._random
         ]
-        return {
+        part = {
             "ratio": ratio,
             "eps": eps,
             "trace_j": j.sum(),
@@ -157,6 +232,7 @@ class _Sums:
             "left_out": torch.stack(left_out) if left_out else ratio.new_zeros(0, 4),
             "left_out_rest": torch.stack(left_out_rest) if left_out_rest else ratio.new_zeros(0),
         }
+        return {name: values.cpu() for name, values in part.items()}
 
 
 def _without(total: Tensor, parts: Tensor, group: Tensor) -> list[Tensor]:
@@ -166,7 +242,7 @@ def _without(total: Tensor, parts: Tensor, group: Tensor) -> list[Tensor]:
     given, counts = parts.sum(0), torch.bincount(group[group >= 0]).double()
     all_of_them = counts.sum()
     return [
-        total - given + (given - part) * (all_of_them / (all_of_them - count))
+        total - given + (given - part) * float(all_of_them / (all_of_them - count))
         for count, part in zip(counts, parts, strict=True)
     ]
 
@@ -177,12 +253,20 @@ def _ratio(j: Tensor, i: Tensor) -> Tensor:
 
 def _roots(p: Tensor, generator: torch.Generator) -> Tensor:
     """(n, k, classes) vectors u with sum of u uᵀ = diag(p) − p pᵀ, the last one in expectation."""
+    few = max(1, _ROOT_FLOATS // p.shape[1] ** 2)
+    if p.shape[1] - 1 <= _EXACT:  # L_n has a zero eigenvalue, so nothing is left out
+        return torch.cat([_scaled(some) for some in p.split(few)])
+    signs = torch.randint(0, 2, (len(p), p.shape[1] - _EXACT, 1), generator=generator, device="cpu") * 2 - 1
+    found = []
+    for some, sign in zip(p.split(few), signs.split(few), strict=True):
+        scaled = _scaled(some)
+        rest = (scaled[:, :-_EXACT] * sign).sum(1, keepdim=True)
+        found.append(torch.cat([scaled[:, -_EXACT:], rest], 1))
+    return torch.cat(found)
+
+
+def _scaled(p: Tensor) -> Tensor:
+    """(n, eigenvector, classes): eigenvectors of diag(p) − p pᵀ, times the roots of their eigenvalues."""
     values, vectors = torch.linalg.eigh(torch.diag_embed(p) - p[:, :, None] * p[:, None, :])
-    scaled: Tensor = (vectors * values.clamp(min=0).sqrt()[:, None, :]).transpose(
-        1, 2
-    )  # (n, eigenvector, classes)
-    if p.shape[1] - 1 <= _EXACT:
-        return scaled  # L_n has a zero eigenvalue, so nothing is left out
-    signs = torch.randint(0, 2, (len(p), p.shape[1] - _EXACT, 1), generator=generator) * 2 - 1
-    rest = (scaled[:, :-_EXACT] * signs).sum(1, keepdim=True)
-    return torch.cat([scaled[:, -_EXACT:], rest], 1)
+    scaled: Tensor = (vectors * values.clamp(min=0).sqrt()[:, None, :]).transpose(1, 2)
+    return scaled

@@ -219,7 +219,7 @@ def _layer_norm(norm: nn.LayerNorm, x: Scaled, spread: float) -> Scaled:
     axes = last_axes(norm)
     n = math.prod(norm.normalized_shape)
     centred = (1 - 2 / n) * x.tensor + x.tensor.sum(axes, keepdim=True) / n**2
-    scale = torch.ones(()) if norm.weight is None else norm.weight
+    scale = torch.ones((), device=x.tensor.device) if norm.weight is None else norm.weight
     out = Scaled(centred * (scale / spread).square(), x.log_scale)
     return out if norm.bias is None else _sum(out, Scaled(norm.bias.square()))
 
