@@ -23,13 +23,13 @@ class StackedOptimizer:
         if name not in OPTIMIZERS:
             raise UserError(f"unknown optimizer {name!r}; there are {', '.join(OPTIMIZERS)}")
         self._name = name
+        given = {"rate": learning_rate, "momentum": momentum, "decay": weight_decay}
+        # Rounded before they are moved: not every device has float64.
         self._columns = {
-            "rate": learning_rate[:, None].to(theta.dtype),
-            "momentum": momentum[:, None].to(theta.dtype),
-            "decay": weight_decay[:, None].to(theta.dtype),
+            name: values[:, None].to(theta.dtype).to(theta.device) for name, values in given.items()
         }
         self._velocity = torch.zeros_like(theta)
-        self._squares = torch.zeros_like(theta) if name != "sgd" else torch.zeros(len(theta), 0)
+        self._squares = torch.zeros_like(theta if name != "sgd" else theta[:, :0])
         self._steps = 0
 
     def keep(self, places: Tensor) -> None:
