@@ -97,14 +97,15 @@ def judge_block(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) -> 
         return stack.evaluate(images, lambda part: (part.float() / 255 - block.mean) / block.std)
 
     def right(images: Tensor, labels: Tensor) -> Tensor:
-        return torch.as_tensor(logits(images).argmax(dim=2) == labels.to(device))
+        found: Tensor = logits(images).argmax(dim=2) == labels.to(device)
+        return found
 
     def share(right: Tensor) -> Tensor:
         return right.to(wide(device)).mean(dim=1)
 
     images, labels = heldout_images(parents["heldout"], choice, inside=False)
     given = logits(images)
-    found = given.argmax(dim=2) == labels.to(device)
+    found: Tensor = given.argmax(dim=2) == labels.to(device)
     errors = calibration_errors(given, labels.to(device)).tolist() if inputs.calibration else []
     save_file({"right": found.cpu(), "labels": labels}, out / "evidence.safetensors")
     accuracy = {"": share(found)}

@@ -53,14 +53,14 @@ def _sources(
 
     Those that read padding point behind the last input place.
     """
-    rows = torch.arange(0, height + 2 * padding - side + 1, stride, device=device)
-    cols = torch.arange(0, width + 2 * padding - side + 1, stride, device=device)
-    taps = torch.arange(side, device=device)
+    rows = torch.arange(0, height + 2 * padding - side + 1, stride, device="cpu")
+    cols = torch.arange(0, width + 2 * padding - side + 1, stride, device="cpu")
+    taps = torch.arange(side, device="cpu")
     row = taps[:, None, None, None] + rows[:, None] - padding
     col = taps[:, None, None] + cols - padding
     inside = (row >= 0) & (row < height) & (col >= 0) & (col < width)
     source = torch.where(inside, row * width + col, height * width).flatten()
-    return source, torch.nonzero(~inside.flatten()).flatten()
+    return source.to(device), torch.nonzero(~inside.flatten()).flatten().to(device)
 
 
 class _Columns(torch.autograd.Function):

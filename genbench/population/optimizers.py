@@ -31,11 +31,14 @@ class StackedOptimizer:
         self._velocity = torch.zeros_like(theta)
         self._squares = torch.zeros_like(theta if name != "sgd" else theta[:, :0])
         self._steps = 0
+        # Asked once, not at every step: a device would have to be waited for.
+        self._decays = bool(weight_decay.any())
 
     def keep(self, places: Tensor) -> None:
         """Forget all networks but those at `places`."""
         self._columns = {name: column[places] for name, column in self._columns.items()}
         self._velocity, self._squares = self._velocity[places], self._squares[places]
+        self._decays = bool(self._columns["decay"].any())
 
     @torch.no_grad()
     def step(self, theta: Tensor, gradient: Tensor, factor: float = 1.0) -> None:
@@ -43,7 +46,7 @@ class StackedOptimizer:
         self._steps += 1
         decay, momentum = self._columns["decay"], self._columns["momentum"]
         rate = self._columns["rate"] * factor
-        if bool(decay.any()):
+        if self._decays:
             gradient = gradient + decay * theta
         if self._name == "sgd":
             theta.sub_(self._velocity.mul_(momentum).add_(gradient) * rate)
