@@ -232,25 +232,24 @@ def test_degrading(method: str) -> None:
     assert same(found, degraded())
 
 
-@pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("method", ["autoencoder", "gaussian", "blur", "fgsm"])
-def test_dials_follow_the_device(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fitted, and turned, on "meta"; without what compares or checks values, and JPEG, which is Pillow's."""
-    module = {"autoencoder": autoencoder, "fgsm": fgsm}.get(method)
-    if module is not None:
+def test_dials_follow_the_device(short: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fitted and turned on "meta", but for what needs values: JPEG, and fgsm's number of classes."""
+    for module in (autoencoder, fgsm):
         monkeypatch.setattr(module, "remembering", lambda function: function)
-    images = scenes(20, 32, 3, seed=4).images
-    labels = torch.arange(20) % 3
-    if method == "fgsm":
-        # The number of classes is a value: asked of labels that have some.
-        monkeypatch.setattr(fgsm, "max", lambda *_: 3, raising=False)
-        monkeypatch.setattr(fgsm, "int", lambda value: 3, raising=False)
+    scene = scenes(20, 32, 3, seed=4)
+    task, rows = DegradationTask(scene.images, scene.labels), torch.arange(20)
     with computing_on("meta"):
-        dials = load_registry().get("degradations", method).item.fit(DegradationTask(images, labels))
+        dials = [
+            dial
+            for method in ("autoencoder", "gaussian", "blur")
+            for dial in load_registry().get("degradations", method).item.fit(task)
+        ]
+    dials.append(fgsm._dial(fgsm.Surrogate(3, 2, 4).to(META), key=1))
+    assert len(dials) == 3 + 1 + 1 + 1
     for dial in dials:
         assert {value.device for value in dial.tensors.values()} <= {META}
-        turned = dial.turn(images.to(META).float() / 255, 0.5, torch.arange(20))
-        assert (turned.device, turned.shape) == (META, images.shape)
+        turned = dial.turn(scene.images.to(META).float() / 255, 0.5, rows)
+        assert (turned.device, turned.shape) == (META, scene.images.shape)
 
 
 # -- heads, evidence, cubes --------------------------------------------------------------------------

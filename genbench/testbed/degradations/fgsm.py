@@ -56,7 +56,6 @@ def fit(task: DegradationTask) -> Sequence[Dial]:
     # The loss below compares a class with the others, so there must be another.
     classes = max(2, int(task.labels.max()) + 1)
     seed = derive_seed("fgsm", task.seed)
-    key = derive_seed("fgsm steps", task.seed)
     patch = max(1, min(height, width) // _GRID)
     network = seeded(lambda: Surrogate(channels, patch, classes), seed).to(task.images.device)
 
@@ -75,6 +74,10 @@ def fit(task: DegradationTask) -> Sequence[Dial]:
             generator=torch.Generator("cpu").manual_seed(seed),
         )
 
+    return [_dial(network, derive_seed("fgsm steps", task.seed))]
+
+
+def _dial(network: nn.Module, key: int) -> Dial:
     signs = remembering(lambda images: in_fixed_batches(lambda part: _signs(network, part), images))
 
     def turn(images: Tensor, strength: float, rows: Tensor) -> Tensor:
@@ -83,7 +86,7 @@ def fit(task: DegradationTask) -> Sequence[Dial]:
         steps = (strength**2 * 255 + even_shares(key, rows)).floor().clamp(max=255).float() / 255
         return (signs(images) * steps.to(images.device).view(-1, 1, 1, 1)).add_(images).clamp_(0, 1)
 
-    return [Dial("fgsm", turn, network.state_dict())]
+    return Dial("fgsm", turn, network.state_dict())
 
 
 def _signs(network: nn.Module, images: Tensor) -> Tensor:
