@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import torch
 from skimage.metrics import structural_similarity
 from torch import Tensor
 from torch.nn.functional import interpolate
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from genbench.data.glyphs import DATASET
 from genbench.data.images import TensorImages
@@ -312,3 +314,44 @@ def test_listing_them_imports_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [METHODS, False]
     assert METHODS[0] == DEFAULT
+
+
+class _LargestFloats(TorchDispatchMode):
+    """Bytes of the largest floating-point tensor that anything makes."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for one in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(one, Tensor) and one.is_floating_point():
+                self.largest = max(self.largest, one.nbytes)
+        return result
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_memory_does_not_grow_with_the_training_set(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 400 images, no more than a batch of 64 are floats at a time; degraded, no more than a few."""
+    monkeypatch.setattr(fgsm, "_STEPS", 2)
+    monkeypatch.setattr(autoencoder, "_PIXELS", 1)
+    monkeypatch.setattr(autoencoder, "BOTTLENECKS", ((16, 4),))
+    monkeypatch.setattr(autoencoder, "_AT_ONCE", 2**20)
+    monkeypatch.setattr("genbench.testbed.degradations.calibrate._VALUES", 2**18)
+    some = scenes(40, 96, 3, seed=1)
+    task = DegradationTask(some.images.repeat(10, 1, 1, 1), some.labels.repeat(10))
+    with _LargestFloats() as floats:
+        dials = load_registry().get("degradations", method).item.fit(task)
+    assert floats.largest <= 4 * task.images.numel() / 6
+    with _LargestFloats() as floats:
+        for dial in dials:
+            degrade(dial, 0.5, task.images[:80], torch.arange(80))
+    assert floats.largest <= 4 * task.images.numel() / 8
+
+
+def test_the_mean_colour_has_the_same_bits_image_by_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = torch.randint(0, 256, (500, 3, 40, 33), generator=torch.Generator().manual_seed(0)).byte()
+    at_once = images.float().mean(dim=(0, 2, 3))
+    monkeypatch.setattr(autoencoder, "_AT_ONCE", 2**16)
+    assert torch.equal(autoencoder._mean(images), at_once)
+    grey = autoencoder._mean(images[:, :1])
+    assert grey.item() == pytest.approx(images[:, 0].double().mean().item(), rel=1e-5)

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from genbench.data import digits, glyphs
 from genbench.data.corruptions import CORRUPTIONS, corrupt
 from genbench.engine.cells import Outcome, Status, Step, make_cell
-from genbench.engine.steps import load_named
+from genbench.engine.steps import load_step
 from genbench.engine.store import Store
 from genbench.errors import UserError
 from genbench.plugin.offers import DataRequest
@@ -68,10 +68,13 @@ def suite_file(tmp_path: Path) -> Path:
 
 def pool(folder: Path, step: Step, datasets: list[str], **inputs: object) -> Path:
     """A pool as the engine stores it; the folder of its cell."""
-    given = {"datasets": datasets, "domains": False, "seed": 0, **inputs}
+    given = {
+        "step": 1, "datasets": datasets, "versions": [""], "content": [""], "domains": False, "classes": None,
+        "seed": 0, "quick": False, **({"heldout_size": None} if step is HELDOUT else {}), **inputs,
+    }  # fmt: skip
     with Store(folder) as store:
         cell = make_cell(step, "images", given)
-        result = load_named(step.function)(given, {}, store.stage(cell.key))
+        result = load_step(step.function, given)(given, {}, store.stage(cell.key))
         store.commit(cell, Outcome(Status.OK, result=result), {})
         return store.folder(cell.key)
 
@@ -376,8 +379,8 @@ def test_corrupted_images_come_from_the_held_out_ones(tmp_path) -> None:
     heldout = pool(tmp_path / "heldout", HELDOUT, ["digits"], heldout_size=50)
     out = tmp_path / "shifts"
     out.mkdir()
-    inputs = {"corruptions": ["contrast"], "severities": [5], "shifted_images": None, "seed": 0}
-    load_named(SHIFTS.function)(inputs, {"heldout": heldout}, out)
+    inputs = {"step": 1, "corruptions": ["contrast"], "severities": [5], "shifted_images": None, "seed": 0}
+    load_step(SHIFTS.function, inputs)(inputs, {"heldout": heldout}, out)
     images, labels = heldout_images(heldout, Choice("digits", 0, 0.0, "", 0), inside=False)
     stored = load_file(out / "digits.safetensors")
     assert torch.equal(stored["labels"], labels)

@@ -256,21 +256,26 @@ def test_nothing_held_out_can_be_reached(tmp_path, data) -> None:
     """Walk every object that a subject of a run refers to; the held-out images are not among them."""
     from genbench.data.digits import DATASET
     from genbench.engine.cells import Cell, Outcome, Status, make_cell
+    from genbench.engine.steps import load_step
     from genbench.engine.store import Store, read_manifest
     from genbench.plugin.offers import DataRequest
-    from genbench.population.blocks import load_member, train_block
+    from genbench.population.blocks import load_member
     from genbench.population.plan import BLOCK, TRAINING
-    from genbench.population.pools import training_pool
+    from genbench.population.step_types import PoolInputs
     from genbench.subject.parts import LocalParts
 
-    def stored(store: Store, function, cell: Cell, **parents: Cell) -> Cell:
+    def stored(store: Store, cell: Cell, **parents: Cell) -> Cell:
         folders = {name: store.folder(parent.key) for name, parent in parents.items()}
-        result = function(cell.inputs, folders, store.stage(cell.key))
+        result = load_step(cell.step.function, cell.inputs)(cell.inputs, folders, store.stage(cell.key))
         store.commit(cell, Outcome(Status.OK, result=result), {})
         return cell
 
-    images = {"datasets": ["digits"], "domains": False, "seed": 0}
+    images = PoolInputs(
+        step=1, datasets=["digits"], versions=[""], content=[""], domains=False, classes=None, seed=0,
+        quick=False,
+    )  # fmt: skip
     settings = {
+        "step": 1,
         "shape": {"architecture": "nin", "depth": 1, "width": 4, "dropout": 0.0},
         "choice": {
             "dataset": "digits", "train_size": 60, "label_noise": 0.0, "heldout_domain": "", "seed": 0,
@@ -284,8 +289,8 @@ def test_nothing_held_out_can_be_reached(tmp_path, data) -> None:
         ],
     }  # fmt: skip
     with Store(tmp_path / "store") as store:
-        pool = stored(store, training_pool, make_cell(TRAINING, "images", images))
-        block = stored(store, train_block, make_cell(BLOCK, "block", settings), training=pool)
+        pool = stored(store, make_cell(TRAINING, "images", images))
+        block = stored(store, make_cell(BLOCK, "block", settings), training=pool)
         loaded = load_member("it", store.folder(block.key), store.folder(pool.key), place=0)
         trained = read_manifest(store.folder(block.key))["result"]
     subject = genbench.Subject(loaded, LocalParts(loaded, 0))

@@ -16,7 +16,7 @@ from genbench.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NetworkRow", "NetworkRows", "Truth", "read_rows"]
+__all__ = ["NetworkRow", "NetworkRows", "Setting", "Truth", "read_rows"]
 
 _HYPERPARAMETER = "hp."
 _SHIFT = "gap_ood"

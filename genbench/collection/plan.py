@@ -9,9 +9,11 @@ be moved. Truths are in the suite's own table, so there are no cells for them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from msgspec import to_builtins
 
 from genbench.collection.network_rows import NetworkRow
+from genbench.collection.step_types import NetworkHow, NetworkInputs, TrainingHow, TrainingInputs
 from genbench.collection.suite import CollectionSuite
 from genbench.collection.user_code import hash_once
 from genbench.data.content_mark import content_mark
@@ -59,47 +61,40 @@ def plan_collection(suite: CollectionSuite) -> CollectionPlan:
 
 def _training(suite: CollectionSuite) -> tuple[Cell, tuple[str, ...]]:
     """The cell with the training data, and what is not on this machine."""
-    given = suite.data.given()
     if suite.data_function is not None:
         function = suite.data_function
-        inputs = {"step": _VERSION, "data": given, "code": function.content(), "quick": suite.quick}
-        cell = make_cell(
-            TRAINING, f"training data of {function.spec}", inputs, how={"function": function.how()}
-        )
-        return cell, ()
+        inputs = TrainingInputs(step=_VERSION, data=suite.data, code=function.content(), quick=suite.quick)
+        how = to_builtins(TrainingHow(function=function))
+        return make_cell(TRAINING, f"training data of {function.spec}", inputs, how=how), ()
     entry, argument = load_registry().resolve("datasets", suite.dataset)
     found = entry.item.available(DataRequest(argument=argument))
-    inputs = {
-        "step": _VERSION,
-        "dataset": suite.data.dataset,
-        "data": given,
-        "version": entry.item.version,
-        "content": content_mark(suite.dataset),
-        # Keys contain their parents': quick cells are never full ones.
-        "quick": suite.quick,
-    }
-    cell = make_cell(
-        TRAINING, f"training images of {suite.data.dataset}", inputs, how={"dataset": suite.dataset}
+    inputs = TrainingInputs(
+        step=_VERSION,
+        dataset=suite.data.dataset,
+        data=suite.data,
+        version=entry.item.version,
+        content=content_mark(suite.dataset),
+        quick=suite.quick,
     )
+    how = to_builtins(TrainingHow(dataset=suite.dataset))
+    cell = make_cell(TRAINING, f"training images of {suite.data.dataset}", inputs, how=how)
     return cell, () if found.ready else (f"{suite.path}: data.dataset: {found.detail}",)
 
 
 def _network(suite: CollectionSuite, row: NetworkRow, builder: str, training: Cell) -> Cell:
     final, initial = suite.weights_of(row)
-    inputs: dict[str, Any] = {
-        "step": _VERSION,
-        "network": row.name,
-        "hyperparameters": dict(row.settings),
-        "builder": suite.builder.spec,
-        "code": builder,
-        "weights": hash_once(final),
-        "initial": None if initial is None else hash_once(initial),
-        "strip": suite.files.strip or "",
-    }
-    how = {
-        "builder": suite.builder.how(),
-        "weights": str(final),
-        "initial": None if initial is None else str(initial),
-    }
+    inputs = NetworkInputs(
+        step=_VERSION,
+        network=row.name,
+        hyperparameters=dict(row.settings),
+        builder=suite.builder.spec,
+        code=builder,
+        weights=hash_once(final),
+        initial=None if initial is None else hash_once(initial),
+        strip=suite.files.strip or "",
+    )
+    how = NetworkHow(
+        builder=suite.builder, weights=str(final), initial=None if initial is None else str(initial)
+    )
     label = f"read network {row.name} with {suite.builder.spec}"
-    return make_cell(NETWORK, label, inputs, {"training": training}, how=how)
+    return make_cell(NETWORK, label, inputs, {"training": training}, how=to_builtins(how))

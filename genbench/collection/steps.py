@@ -6,16 +6,22 @@ import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from genbench.collection.network_rows import Setting
+from genbench.collection.step_types import (
+    NetworkInputs,
+    NetworkResult,
+    TrainingInputs,
+    TrainingResult,
+)
 from genbench.collection.training_data import given_images, prepared_images
 from genbench.collection.user_code import UserFunction, call, users_code, write_code
 from genbench.collection.weight_files import load_weights, read_weights
-from genbench.engine.store import read_manifest
+from genbench.engine.steps import read_result
 from genbench.errors import UserError, described, one_line
 from genbench.keys import file_hash
 from genbench.subject.inputs import Inputs
@@ -31,41 +37,47 @@ _TRIED = 512
 """Training examples on which a network is tried out."""
 
 
-def training_data(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def training_data(inputs: TrainingInputs, parents: Mapping[str, Path], out: Path) -> TrainingResult:
     """Store the training set as the networks take it."""
-    how = inputs["how"]
-    if "function" in how:
-        images, labels = given_images(_unchanged(UserFunction(**how["function"]), inputs["code"]))
+    how = inputs.how
+    assert how is not None
+    if how.function is not None:
+        images, labels = given_images(_unchanged(how.function, inputs.code))
     else:
-        images, labels = prepared_images(how["dataset"], inputs["data"])
+        assert how.dataset is not None
+        images, labels = prepared_images(how.dataset, inputs.data.given())
     save_file({"images": images.contiguous(), "labels": labels.contiguous()}, out / _DATA)
-    return {"size": len(labels), "shape": list(images.shape[1:])}
+    return TrainingResult(size=len(labels), shape=list(images.shape[1:]))
 
 
-def take_network(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def take_network(inputs: NetworkInputs, parents: Mapping[str, Path], out: Path) -> NetworkResult:
     """Build a network, give it its weights, try it, and store all that a reading needs to have it again."""
-    how, name = inputs["how"], inputs["network"]
-    builder = _unchanged(UserFunction(**how["builder"]), inputs["code"])
+    how = inputs.how
+    assert how is not None
+    builder = _unchanged(how.builder, inputs.code)
     if not builder.module:
         write_code(builder, out / _CODE)
-    final = _weighted(builder, inputs, out, "weights")
+    final = _weighted(builder, inputs, out, Path(how.weights), inputs.weights)
     _save(final, out / _FINAL)
-    if how["initial"] is not None:
-        _save(_weighted(builder, inputs, out, "initial"), out / _INITIAL)
-    return {
-        "hyperparameters": inputs["hyperparameters"],
-        "builder": builder.spec,
-        "parameters": sum(p.numel() for p in final.parameters() if p.requires_grad),
-        **_tried(final, name, builder.spec, parents["training"]),
-    }
+    if how.initial is not None:
+        _save(_weighted(builder, inputs, out, Path(how.initial), inputs.initial), out / _INITIAL)
+    classes, tried, accuracy = _tried(final, inputs.network, builder.spec, parents["training"])
+    return NetworkResult(
+        hyperparameters=inputs.hyperparameters,
+        builder=builder.spec,
+        parameters=sum(p.numel() for p in final.parameters() if p.requires_grad),
+        classes=classes,
+        tried=tried,
+        tried_accuracy=accuracy,
+    )
 
 
 def load_network(name: str, network: Path, training: Path) -> TrainedNetwork:
     """The originals of a subject, from its own cell and the training data."""
-    result = read_manifest(network)["result"]
+    result = read_result(network, NetworkResult)
 
     def model(file: str) -> nn.Module:
-        built = _built(result["builder"], network, result["hyperparameters"], name)
+        built = _built(result.builder, network, result.hyperparameters, name)
         # Copied out of the mapped file, whose alignment could change which vector kernels run.
         built.load_state_dict({key: value.clone() for key, value in load_file(network / file).items()})
         return built.eval()
@@ -77,27 +89,29 @@ def load_network(name: str, network: Path, training: Path) -> TrainedNetwork:
         initial=model(_INITIAL) if (network / _INITIAL).is_file() else None,
         inputs=Inputs(data["images"].clone()),
         labels=data["labels"].clone(),
-        classes=result["classes"],
-        hyperparameters=result["hyperparameters"],
+        classes=result.classes,
+        hyperparameters=result.hyperparameters,
     )
 
 
-def _unchanged(function: UserFunction, planned: str) -> UserFunction:
+def _unchanged(function: UserFunction, planned: str | None) -> UserFunction:
     if function.content() != planned:
         raise UserError(f"{function.file} was changed while genbench ran; run the same command again")
     return function
 
 
-def _weighted(builder: UserFunction, inputs: Mapping[str, Any], cell: Path, which: str) -> nn.Module:
-    name, file = inputs["network"], Path(inputs["how"][which])
-    if file_hash(file) != inputs[which]:
+def _weighted(
+    builder: UserFunction, inputs: NetworkInputs, cell: Path, file: Path, planned: str | None
+) -> nn.Module:
+    name = inputs.network
+    if file_hash(file) != planned:
         raise UserError(f"{file} was changed while genbench ran; run the same command again")
-    model = _built(builder.spec, cell, inputs["hyperparameters"], name)
-    load_weights(model, read_weights(file, inputs["strip"]), file, f"network {name} of {builder.spec}")
+    model = _built(builder.spec, cell, inputs.hyperparameters, name)
+    load_weights(model, read_weights(file, inputs.strip), file, f"network {name} of {builder.spec}")
     return model.eval()
 
 
-def _built(spec: str, cell: Path, hyperparameters: Mapping[str, Any], name: str) -> nn.Module:
+def _built(spec: str, cell: Path, hyperparameters: Mapping[str, Setting], name: str) -> nn.Module:
     """What the builder gives, from the code in the cell: the same as when its weights were read."""
     with tempfile.TemporaryDirectory(prefix="genbench-") as folder:
         if (cell / _CODE).is_file():
@@ -118,8 +132,11 @@ def _save(model: nn.Module, file: Path) -> None:
     save_file({key: value.detach().clone().contiguous() for key, value in model.state_dict().items()}, file)
 
 
-def _tried(model: nn.Module, name: str, spec: str, training: Path) -> dict[str, Any]:
-    """Classes, and how a few training images are told; a network that cannot take them is refused here."""
+def _tried(model: nn.Module, name: str, spec: str, training: Path) -> tuple[int, int, float]:
+    """Classes, and how many training images were tried and what share of them it tells.
+
+    A network that cannot take them is refused here.
+    """
     data = load_file(training / _DATA)
     images, labels = data["images"][:_TRIED], data["labels"]
     shape = "×".join(map(str, images.shape[1:]))
@@ -142,4 +159,4 @@ def _tried(model: nn.Module, name: str, spec: str, training: Path) -> dict[str, 
             f"{who} has {classes} outputs, but there are training labels up to {int(labels.max())}"
         )
     right = (logits.argmax(dim=1) == labels[:_TRIED]).double().mean()
-    return {"classes": classes, "tried": len(images), "tried_accuracy": float(right)}
+    return classes, len(images), float(right)

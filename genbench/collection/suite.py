@@ -43,7 +43,7 @@ class NetworksTable(fields.Table, frozen=True):
     """Removed from the front of the keys in weight files, as "module."."""
 
 
-class DataTable(fields.Table, frozen=True):
+class DataTable(fields.Table, frozen=True, omit_defaults=True):
     """What the networks were trained on: a function that gives it, or a data set and how to prepare it."""
 
     function: fields.Text | None = None

@@ -12,7 +12,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -63,10 +63,6 @@ class UserFunction:
         else:
             marks = [[name, hash_once(part)] for name, part in _files(Path(self.file)).items()]
         return text_hash(canonical_json(marks))
-
-    def how(self) -> dict[str, str]:
-        """As JSON values, for a worker."""
-        return asdict(self)
 
 
 def find_function(spec: str, where: str, suite: Path) -> UserFunction:

@@ -8,7 +8,7 @@ there, is drawn from noise here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 
 import torch
@@ -30,9 +30,9 @@ def corrupt(images: Tensor, name: str, severity: int, seed: int = 0) -> Tensor:
 
     Parameters
     ----------
-    images : uint8, or floats in [0, 1]; the result is of the same kind.
+    images : uint8, or floats in [0, 1], on a device with float64; the result is of the same kind, there too.
     severity : 1 to 5.
-    seed : what is random is a function of seed, name, severity and the shape of `images`.
+    seed : what is random is a function of seed, name, severity and the shape of `images`; drawn on the CPU.
     """
     if name not in CORRUPTIONS:
         raise UserError(f"unknown corruption {name!r}; there are {', '.join(CORRUPTIONS)}")
@@ -47,10 +47,18 @@ def corrupt(images: Tensor, name: str, severity: int, seed: int = 0) -> Tensor:
         return images.clone()
     bytes_given = images.dtype == torch.uint8
     values = images.double() / 255 if bytes_given else images.double()
-    generator = torch.Generator().manual_seed(derive_seed("corruption", name, severity, seed))
+    generator = torch.Generator("cpu").manual_seed(derive_seed("corruption", name, severity, seed))
     changed = CORRUPTIONS[name](values, severity - 1, generator).clamp(0, 1)
     # Published images are cut to whole bytes, not rounded; the sum keeps 3.9999999 from becoming 3.
     return (changed * 255 + 1e-6).byte() if bytes_given else changed.to(images.dtype)
+
+
+def _normal(shape: Sequence[int], generator: torch.Generator, device: torch.device) -> Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu").to(device)
+
+
+def _uniform(shape: Sequence[int], generator: torch.Generator, device: torch.device) -> Tensor:
+    return torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu").to(device)
 
 
 # -- noise -------------------------------------------------------------------------------------------
@@ -58,17 +66,17 @@ def corrupt(images: Tensor, name: str, severity: int, seed: int = 0) -> Tensor:
 
 def _gaussian_noise(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
     deviation = (0.04, 0.06, 0.08, 0.09, 0.10)[level]
-    return images + deviation * torch.randn(images.shape, generator=generator, dtype=images.dtype)
+    return images + deviation * _normal(images.shape, generator, images.device)
 
 
 def _shot_noise(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
     photons = (500, 250, 100, 75, 50)[level]
-    return torch.poisson(images * photons, generator=generator) / photons
+    return torch.poisson((images * photons).cpu(), generator=generator).to(images.device) / photons
 
 
 def _impulse_noise(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
     share = (0.01, 0.02, 0.03, 0.05, 0.07)[level]
-    draws = torch.rand(images.shape, generator=generator, dtype=images.dtype)
+    draws = _uniform(images.shape, generator, images.device)
     salted = torch.where(draws < share / 2, 1.0, images)
     return torch.where((draws >= share / 2) & (draws < share), 0.0, salted)
 
@@ -79,7 +87,7 @@ def _impulse_noise(images: Tensor, level: int, generator: torch.Generator) -> Te
 def _defocus_blur(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
     """A disk, smoothed by a Gaussian of 3 × 3 pixels; mirrored at the edges."""
     radius, smoothing = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))[level]
-    place = torch.arange(-1, 2, dtype=images.dtype)
+    place = torch.arange(-1, 2, dtype=images.dtype, device=images.device)
     disk = (place[:, None].square() + place.square() <= radius**2).to(images.dtype)
     bell = torch.exp(-place.square() / (2 * smoothing**2))
     bell = (bell[:, None] * bell) / (bell.sum() ** 2)
@@ -91,19 +99,20 @@ def _defocus_blur(images: Tensor, level: int, generator: torch.Generator) -> Ten
 def _motion_blur(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
     """Along a line at −45° to 45°."""
     radius, deviation = ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5))[level]
-    angle = (torch.rand(len(images), generator=generator, dtype=images.dtype) - 0.5) * (math.pi / 2)
+    angle = (_uniform((len(images),), generator, images.device) - 0.5) * (math.pi / 2)
     return _streaked(images, radius, deviation, angle)
 
 
 def _streaked(images: Tensor, radius: int, deviation: float, angle: Tensor) -> Tensor:
     """Half a Gaussian along a line at angle (n,), as ImageMagick's motion blur; edges repeat."""
     count, _, height, width = images.shape
-    steps = torch.arange(2 * radius + 1, dtype=images.dtype)
+    steps = torch.arange(2 * radius + 1, dtype=images.dtype, device="cpu")
     weights = torch.exp(-steps.square() / (2 * deviation**2))
     weights /= weights.sum()
-    rows, cols = torch.arange(height)[:, None], torch.arange(width)
+    rows = torch.arange(height, device=images.device)[:, None]
+    cols = torch.arange(width, device=images.device)
     blurred = torch.zeros_like(images)
-    each = torch.arange(count)[:, None, None]
+    each = torch.arange(count, device=images.device)[:, None, None]
     for step, weight in zip(steps.tolist(), weights.tolist(), strict=True):
         down = torch.ceil(step * torch.sin(angle) - 0.5).long()[:, None, None]
         right = torch.ceil(step * torch.cos(angle) - 0.5).long()[:, None, None]
@@ -120,12 +129,12 @@ def _glass_blur(images: Tensor, level: int, generator: torch.Generator) -> Tenso
     """
     deviation, rounds = ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))[level]
     count, _, height, width = images.shape
-    down, right = _smoother(height, deviation), _smoother(width, deviation)
+    down, right = (_smoother(side, deviation, images.device) for side in (height, width))
     # (height, width, channels, n): all images exchange the same pixel at once, each with its own neighbour.
     pixels = (down @ images @ right.T).permute(2, 3, 1, 0).contiguous()
     places = (rounds, height, width, 2, count)
-    steps = torch.randint(-1, 1, places, generator=generator)
-    each = torch.arange(count)
+    steps = torch.randint(-1, 1, places, generator=generator, device="cpu").to(images.device)
+    each = torch.arange(count, device=images.device)
     for time in range(rounds):
         for row in range(height - 1, 1, -1):
             for column in range(width - 1, 1, -1):
@@ -146,8 +155,9 @@ def _zoom_blur(images: Tensor, level: int, generator: torch.Generator) -> Tensor
 def _magnified(images: Tensor, factor: float) -> Tensor:
     """The middle of the images, `factor` times larger, as large as they were."""
     height, width = images.shape[2:]
-    x = (torch.arange(width, dtype=torch.float64) - (width - 1) / 2) / factor + (width - 1) / 2
-    y = (torch.arange(height, dtype=torch.float64) - (height - 1) / 2) / factor + (height - 1) / 2
+    x, y = (
+        (_numbers(side, images.device) - (side - 1) / 2) / factor + (side - 1) / 2 for side in (width, height)
+    )
     places = torch.stack([x.expand(height, width), y[:, None].expand(height, width)], dim=2)
     return _sampled(images, places.expand(len(images), -1, -1, -1), mirror_centre=True)
 
@@ -163,11 +173,11 @@ def _snow(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
         (0.3, 0.3, 1.25, 0.65, 14, 12.0, 0.8),
     )[level]  # fmt: skip
     count, _, height, width = images.shape
-    noise = torch.randn(count, 1, height, width, generator=generator, dtype=torch.float64)
+    noise = _normal((count, 1, height, width), generator, images.device)
     flakes = _magnified(mean + spread * noise, size)
     flakes = torch.where(flakes < sparse, 0.0, flakes.clamp(max=1))
     # Within 45° of straight down.
-    angle = (torch.rand(count, generator=generator, dtype=torch.float64) + 0.5) * (math.pi / 2)
+    angle = (_uniform((count,), generator, images.device) + 0.5) * (math.pi / 2)
     falling = _streaked(flakes, radius, deviation, angle)
     white = torch.maximum(images, 1.5 * _grey(images) + 0.5)
     return kept * images + (1 - kept) * white + falling + falling.flip(2, 3)
@@ -194,11 +204,11 @@ def _ice(images: Tensor, generator: torch.Generator) -> Tensor:
     """
     count, channels, height, width = images.shape
     side = 2 ** math.ceil(math.log2(max(height, width)))
-    ground = _plasma(count, side, 2.5, generator)[:, None, :height, :width]
-    first = torch.rand(count, generator=generator, dtype=torch.float64) * math.pi
-    needles = torch.zeros(count, 1, height, width, dtype=torch.float64)
+    ground = _plasma(count, side, 2.5, generator, images.device)[:, None, :height, :width]
+    first = _uniform((count,), generator, images.device) * math.pi
+    needles = images.new_zeros(count, 1, height, width)
     for turn in range(3):
-        seeds = torch.rand(count, 1, height, width, generator=generator, dtype=torch.float64) > 0.9
+        seeds = _uniform((count, 1, height, width), generator, images.device) > 0.9
         lines = _streaked(seeds.double(), 6, 3.0, first + turn * math.pi / 3)
         needles = torch.maximum(needles, lines / lines.amax(dim=(1, 2, 3), keepdim=True).clamp(min=1e-12))
     ice = (0.15 + 0.55 * ground + 0.5 * needles).clamp(max=1)
@@ -211,17 +221,17 @@ def _fog(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
     count, _, height, width = images.shape
     brightest = images.amax(dim=(1, 2, 3), keepdim=True)
     side = 2 ** math.ceil(math.log2(max(height, width)))
-    clouds = _plasma(count, side, decay, generator)[:, None, :height, :width]
+    clouds = _plasma(count, side, decay, generator, images.device)[:, None, :height, :width]
     return (images + thickness * clouds) * brightest / (brightest + thickness)
 
 
-def _plasma(count: int, side: int, decay: float, generator: torch.Generator) -> Tensor:
+def _plasma(count: int, side: int, decay: float, generator: torch.Generator, device: torch.device) -> Tensor:
     """(count, side, side) clouds in [0, 1] by the diamond-square algorithm on a torus."""
-    clouds = torch.zeros(count, side, side, dtype=torch.float64)
+    clouds = torch.zeros(count, side, side, dtype=torch.float64, device=device)
     step, wobble = side, 100.0
 
     def noisy(total: Tensor) -> Tensor:
-        noise = 2 * torch.rand(total.shape, generator=generator, dtype=torch.float64) - 1
+        noise = 2 * _uniform(total.shape, generator, device) - 1
         return total / 4 + wobble**2 * noise
 
     while step >= 2:
@@ -266,16 +276,16 @@ def _pixelate(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
         ((int(height * share), int(width * share)), (height, width)),
     ):
         # Rounded after each direction, as Pillow does.
-        values = (values @ _boxes(source[1], target[1]).T + 0.5).floor()
-        values = (_boxes(source[0], target[0]) @ values + 0.5).floor()
+        values = (values @ _boxes(source[1], target[1], images.device).T + 0.5).floor()
+        values = (_boxes(source[0], target[0], images.device) @ values + 0.5).floor()
     return values / 255
 
 
-def _boxes(source: int, target: int) -> Tensor:
+def _boxes(source: int, target: int, device: torch.device) -> Tensor:
     """(target, source) weights of Pillow's BOX filter: the mean of the pixels whose centres are inside."""
     scale = source / target
-    centre = (torch.arange(target, dtype=torch.float64) + 0.5)[:, None] * scale
-    offset = (torch.arange(source) + 0.5 - centre) / max(scale, 1.0)
+    centre = (_numbers(target, device) + 0.5)[:, None] * scale
+    offset = (_numbers(source, device) + 0.5 - centre) / max(scale, 1.0)
     inside = ((offset > -0.5) & (offset <= 0.5)).double()
     return inside / inside.sum(dim=1, keepdim=True)
 
@@ -286,13 +296,13 @@ def _jpeg(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
 
     quality = (80, 65, 58, 50, 40)[level]
     found = []
-    for image in (images * 255).round().byte().permute(0, 2, 3, 1).numpy():
+    for image in (images * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy():
         file = BytesIO()
         Image.fromarray(image.squeeze(2) if image.shape[2] == 1 else image).save(
             file, "JPEG", quality=quality
         )
         found.append(np.array(Image.open(file)).reshape(image.shape))
-    return torch.from_numpy(np.stack(found)).permute(0, 3, 1, 2).double() / 255
+    return torch.from_numpy(np.stack(found)).to(images.device).permute(0, 3, 1, 2).double() / 255
 
 
 def _elastic(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
@@ -302,30 +312,37 @@ def _elastic(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
     )[level]  # fmt: skip
     count, _, height, width = images.shape
     side = min(height, width)
-    centre = torch.tensor([width // 2, height // 2], dtype=torch.float64)
+    centre = images.new_tensor([width // 2, height // 2])
     arm = side // 3
-    corners = centre + torch.tensor([[arm, arm], [arm, -arm], [-arm, -arm]], dtype=torch.float64)
-    draws = 2 * torch.rand(count, 3, 2, generator=generator, dtype=torch.float64) - 1
+    corners = centre + images.new_tensor([[arm, arm], [arm, -arm], [-arm, -arm]])
+    draws = 2 * _uniform((count, 3, 2), generator, images.device) - 1
     moved = corners + draws * shift * side
     # The map that takes each moved corner back: (x, y, 1) -> (x, y).
-    back = torch.linalg.solve(torch.cat([moved, torch.ones(count, 3, 1)], dim=2), corners.expand(count, 3, 2))
-    x, y = torch.arange(width, dtype=torch.float64), torch.arange(height, dtype=torch.float64)
+    whole = torch.cat([moved, images.new_ones(count, 3, 1)], dim=2)
+    back = torch.linalg.solve(whole, corners.expand(count, 3, 2))
+    x, y = _numbers(width, images.device), _numbers(height, images.device)
     places = torch.stack([x.expand(height, width), y[:, None].expand(height, width)], dim=2)
-    affine = torch.cat([places, torch.ones(height, width, 1)], dim=2).flatten(0, 1) @ back
+    affine = torch.cat([places, images.new_ones(height, width, 1)], dim=2).flatten(0, 1) @ back
     turned = _sampled(images, affine.view(count, height, width, 2), mirror_centre=True)
-    noise = 2 * torch.rand(count, 2, height, width, generator=generator, dtype=torch.float64) - 1
-    smooth = _smoother(height, smoothing * side) @ noise @ _smoother(width, smoothing * side).T
+    noise = 2 * _uniform((count, 2, height, width), generator, images.device) - 1
+    down, right = (_smoother(length, smoothing * side, images.device) for length in (height, width))
+    smooth = down @ noise @ right.T
     return _sampled(turned, places + field * side * smooth.permute(0, 2, 3, 1), mirror_centre=False)
 
 
-def _smoother(side: int, deviation: float) -> Tensor:
+def _numbers(count: int, device: torch.device) -> Tensor:
+    return torch.arange(count, dtype=torch.float64, device=device)
+
+
+def _smoother(side: int, deviation: float, device: torch.device) -> Tensor:
     """(side, side) weights of a Gaussian filter, cut at 3 deviations and mirrored at the edges."""
     from scipy.ndimage import gaussian_filter1d
 
-    unit = torch.eye(side, dtype=torch.float64)
+    unit = torch.eye(side, dtype=torch.float64, device="cpu")
     if not deviation:
-        return unit
-    return torch.from_numpy(gaussian_filter1d(unit.numpy(), deviation, axis=0, mode="reflect", truncate=3.0))
+        return unit.to(device)
+    smooth = gaussian_filter1d(unit.numpy(), deviation, axis=0, mode="reflect", truncate=3.0)
+    return torch.from_numpy(smooth).to(device)
 
 
 def _sampled(images: Tensor, places: Tensor, *, mirror_centre: bool) -> Tensor:
@@ -333,7 +350,7 @@ def _sampled(images: Tensor, places: Tensor, *, mirror_centre: bool) -> Tensor:
 
     Beyond the edge the image is mirrored, about the centre of the last pixel or about its outer edge.
     """
-    size = torch.tensor([images.shape[3], images.shape[2]], dtype=torch.float64)
+    size = images.new_tensor([images.shape[3], images.shape[2]])
     grid = 2 * places / (size - 1) - 1 if mirror_centre else (2 * places + 1) / size - 1
     return F.grid_sample(images, grid, padding_mode="reflection", align_corners=mirror_centre)
 

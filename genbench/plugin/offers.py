@@ -125,9 +125,9 @@ class DegradationTask:
     """What a degradation may learn from: training images only, never the ones that it will degrade."""
 
     images: Tensor = field(repr=False)
-    """(n, channels, height, width) uint8."""
+    """(n, channels, height, width) uint8, on the device that images will be degraded on."""
     labels: Tensor = field(repr=False)
-    """(n,) int64."""
+    """(n,) int64, there too."""
     seed: int = 0
     """All randomness must come from it: the same task gives the same dials, bit for bit."""
 
@@ -140,9 +140,10 @@ class Dial:
     turn: Callable[[Tensor, float, Tensor], Tensor] = field(repr=False)
     """(images, strength, rows) to degraded images of the same shape.
 
-    Images are (n, channels, height, width) float32 in [0, 1], before and after. Strength 0 leaves them as
-    they are, and their mean SSIM falls steadily as it rises to 1. Rows are the (n,) int64 numbers of these
-    images in their set: randomness must be a function of them, so that batches do not matter.
+    Images are (n, channels, height, width) float32 in [0, 1], before and after, on the device of the task's.
+    Strength 0 leaves them as they are, and their mean SSIM falls steadily as it rises to 1. Rows are the (n,)
+    int64 numbers of these images in their set, on the CPU: randomness must be a function of them, so that
+    batches do not matter.
     """
     tensors: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     """What was fitted, such as the weights of a network, for the record; may be empty."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
+
+from genbench.subject.precision import wide
 
 __all__ = ["calibration_errors"]
 
@@ -18,9 +19,10 @@ def calibration_errors(logits: Tensor, labels: Tensor) -> Tensor:
     over 15 bins of confidence, equally wide and closed on the right: the measure `ece`, on images that no
     network was trained on. NaN where a network's outputs are not finite.
     """
-    confidence, predicted = logits.double().softmax(dim=2).max(dim=2)
-    excess = (predicted == labels).double() - confidence
+    precision = wide(logits.device)
+    confidence, predicted = logits.to(precision).softmax(dim=2).max(dim=2)
+    excess = (predicted == labels).to(precision) - confidence
     bins = (confidence * _BINS).ceil().nan_to_num(nan=1.0).long().clamp(1, _BINS) - 1
-    totals = torch.zeros(len(logits), _BINS, dtype=torch.float64).scatter_add_(1, bins, excess)
+    totals = excess.new_zeros(len(logits), _BINS).scatter_add_(1, bins, excess)
     # |B_b|/N · |mean of the bin| is |sum of the bin|/N.
     return totals.abs().sum(dim=1) / len(labels)

@@ -40,12 +40,12 @@ def load_domains(root: Path, seed: int) -> ImageData:
     if not files:
         raise UserError(f"{root} holds no image files; put them at <domain>/<class>/*")
     images = torch.stack([_decoded(file) for file in files])
-    label_of, domain_of = torch.tensor(labels), torch.tensor(places)
-    generator = torch.Generator().manual_seed(derive_seed("domains", seed))
-    drawn = torch.zeros(len(files), dtype=torch.bool)
+    label_of, domain_of = (torch.tensor(numbers, device="cpu") for numbers in (labels, places))
+    generator = torch.Generator("cpu").manual_seed(derive_seed("domains", seed))
+    drawn = torch.zeros(len(files), dtype=torch.bool, device="cpu")
     for place, _ in enumerate(domains):
         rows = (domain_of == place).nonzero()[:, 0]
-        order = torch.randperm(len(rows), generator=generator)
+        order = torch.randperm(len(rows), generator=generator, device="cpu")
         drawn[rows[order[: round(_HELDOUT_SHARE * len(rows))]]] = True
     return ImageData(
         train=TensorImages(images[~drawn], label_of[~drawn], domain_of[~drawn]),

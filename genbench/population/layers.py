@@ -46,26 +46,28 @@ def columns(images: Tensor, side: int, stride: int, padding: int) -> Tensor:
 
 
 @cache
-def _sources(height: int, width: int, side: int, stride: int, padding: int) -> tuple[Tensor, Tensor]:
+def _sources(
+    height: int, width: int, side: int, stride: int, padding: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Which input place each (tap, output place) reads, (taps·places,); and which of them read padding.
 
     Those that read padding point behind the last input place.
     """
-    rows = torch.arange(0, height + 2 * padding - side + 1, stride)
-    cols = torch.arange(0, width + 2 * padding - side + 1, stride)
-    taps = torch.arange(side)
+    rows = torch.arange(0, height + 2 * padding - side + 1, stride, device="cpu")
+    cols = torch.arange(0, width + 2 * padding - side + 1, stride, device="cpu")
+    taps = torch.arange(side, device="cpu")
     row = taps[:, None, None, None] + rows[:, None] - padding
     col = taps[:, None, None] + cols - padding
     inside = (row >= 0) & (row < height) & (col >= 0) & (col < width)
     source = torch.where(inside, row * width + col, height * width).flatten()
-    return source, torch.nonzero(~inside.flatten()).flatten()
+    return source.to(device), torch.nonzero(~inside.flatten()).flatten().to(device)
 
 
 class _Columns(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, side: int, stride: int, padding: int) -> Tensor:
         networks, channels, height, width, batch = images.shape
-        source, outside = _sources(height, width, side, stride, padding)
+        source, outside = _sources(height, width, side, stride, padding, images.device)
         ctx.source, ctx.shape = source, images.shape
         places = images.reshape(networks * channels, height * width, batch)
         found = places.index_select(1, source.clamp(max=height * width - 1))

@@ -5,30 +5,15 @@ NiN, FCN and a small ResNet; SimpleCNN and ResNetV2 of 002.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
 from genbench.errors import UserError
+from genbench.population.step_types import Shape
 
 __all__ = ["ARCHITECTURES", "NetworkInNetwork", "Shape", "make_network"]
 
 ARCHITECTURES = ("nin", "fcn", "resnet", "simplecnn", "resnetv2")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Everything that decides which tensors a network has."""
-
-    architecture: str
-    depth: int
-    width: int
-    dropout: float
-    channels: int
-    height: int
-    image_width: int
-    classes: int
 
 
 class NetworkInNetwork(nn.Module):
@@ -251,8 +236,9 @@ class _PreActivationBlock(nn.Module):
 
 
 def make_network(shape: Shape, seed: int) -> nn.Module:
-    """A network with freshly drawn weights that depend on `shape` and `seed` alone."""
-    with torch.random.fork_rng(devices=[]):
+    """A network on the CPU with freshly drawn weights that depend on `shape` and `seed` alone."""
+    # Drawn there whatever device it will be trained on: the weights are then the same.
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(seed)
         if shape.architecture == "nin":
             if not shape.dropout:

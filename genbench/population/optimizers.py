@@ -23,19 +23,22 @@ class StackedOptimizer:
         if name not in OPTIMIZERS:
             raise UserError(f"unknown optimizer {name!r}; there are {', '.join(OPTIMIZERS)}")
         self._name = name
+        given = {"rate": learning_rate, "momentum": momentum, "decay": weight_decay}
+        # Rounded before they are moved: not every device has float64.
         self._columns = {
-            "rate": learning_rate[:, None].to(theta.dtype),
-            "momentum": momentum[:, None].to(theta.dtype),
-            "decay": weight_decay[:, None].to(theta.dtype),
+            name: values[:, None].to(theta.dtype).to(theta.device) for name, values in given.items()
         }
         self._velocity = torch.zeros_like(theta)
-        self._squares = torch.zeros_like(theta) if name != "sgd" else torch.zeros(len(theta), 0)
+        self._squares = torch.zeros_like(theta if name != "sgd" else theta[:, :0])
         self._steps = 0
+        # Asked once, not at every step: a device would have to be waited for.
+        self._decays = bool(weight_decay.any())
 
     def keep(self, places: Tensor) -> None:
         """Forget all networks but those at `places`."""
         self._columns = {name: column[places] for name, column in self._columns.items()}
         self._velocity, self._squares = self._velocity[places], self._squares[places]
+        self._decays = bool(self._columns["decay"].any())
 
     @torch.no_grad()
     def step(self, theta: Tensor, gradient: Tensor, factor: float = 1.0) -> None:
@@ -43,7 +46,7 @@ class StackedOptimizer:
         self._steps += 1
         decay, momentum = self._columns["decay"], self._columns["momentum"]
         rate = self._columns["rate"] * factor
-        if bool(decay.any()):
+        if self._decays:
             gradient = gradient + decay * theta
         if self._name == "sgd":
             theta.sub_(self._velocity.mul_(momentum).add_(gradient) * rate)

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec.structs import asdict
+
 from genbench.data.content_mark import content_mark
 from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.errors import UserError
@@ -22,6 +24,17 @@ from genbench.packs.pack import Pack, unpacked_cell
 from genbench.plugin.offers import Dataset
 from genbench.plugin.registry import load_registry
 from genbench.population.manifest import PopulationManifest
+from genbench.population.step_types import (
+    BlockInputs,
+    BlockNetwork,
+    BlockRecipe,
+    Choice,
+    HeldoutInputs,
+    JudgeInputs,
+    NetworkShape,
+    PoolInputs,
+    ShiftInputs,
+)
 from genbench.population.suite import PopulationSuite
 from genbench.suites.plan import EvidencePlan
 
@@ -41,10 +54,9 @@ JUDGED = Step(
 _NETWORK = "population_network"
 """Stands for one network of a block in keys."""
 
-_SHAPE = ("architecture", "depth", "width", "dropout")
-_CHOICE = ("dataset", "train_size", "label_noise", "heldout_domain")
-_RECIPE = ("optimizer", "batch_size", "stop", "stop_cross_entropy", "max_epochs", "schedule")
-_OWN = ("momentum", "weight_decay")
+_SHAPE = NetworkShape.__struct_fields__
+_CHOICE = tuple(name for name in Choice.__struct_fields__ if name != "seed")
+_RECIPE = BlockRecipe.__struct_fields__
 
 _MOST_NETWORKS = 32
 _MOST_VALUES = 2**27
@@ -116,18 +128,13 @@ def _trained(
     for place, one in enumerate(settings):
         shared = {name: one[name] for name in (*_SHAPE, *_CHOICE, *_RECIPE)}
         groups.setdefault(canonical_json(shared), []).append(place)
-    asked = {"calibration": True} if suite.data.truth == "ece" else {}
+    asked = JudgeInputs(step=_VERSION, calibration=suite.data.truth == "ece")
     stacks = []
     # The costly ones first: the last to end is then a cheap one.
     for members in sorted(_cut(groups.values(), settings), key=lambda m: -_cost(settings[m[0]], len(m))):
         block = _block(suite, [settings[i] for i in members], training)
         parents = {"block": block, "heldout": heldout, **({"shifts": shifts} if shifts else {})}
-        judged = make_cell(
-            JUDGED,
-            f"evaluate {block.label.removeprefix('train ')}",
-            {"step": _VERSION, **asked},
-            parents,
-        )
+        judged = make_cell(JUDGED, f"evaluate {block.label.removeprefix('train ')}", asked, parents)
         stacks.append((block, judged, members))
     return stacks
 
@@ -149,38 +156,36 @@ def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple
     corruptions = suite.data.corruptions
     if domains and corruptions:
         raise UserError(f"{suite.path}: data.corruptions and heldout_domain exclude each other; drop one")
-    common = {
-        "step": _VERSION,
-        "datasets": names,
-        "versions": [_dataset(name).version for name in names],
-        "content": [content_mark(name) for name in names],
-        "domains": domains,
-        "classes": suite.data.classes,
-        "seed": suite.data.seed,
-        # Keys contain their parents': quick cells are never full ones.
-        "quick": suite.quick,
-    }
-    if suite.data.training_pool is not None:
-        common["training_pool"] = suite.data.training_pool
+    common = PoolInputs(
+        step=_VERSION,
+        datasets=names,
+        versions=[_dataset(name).version for name in names],
+        content=[content_mark(name) for name in names],
+        domains=domains,
+        classes=suite.data.classes,
+        seed=suite.data.seed,
+        quick=suite.quick,
+        training_pool=suite.data.training_pool,
+    )
     title = " and ".join(names)
     training = make_cell(TRAINING, f"training images of {title}", common)
     heldout = make_cell(
         HELDOUT,
         f"held-out images of {title}",
-        {**common, "heldout_size": suite.data.heldout_size},
+        HeldoutInputs(**asdict(common), heldout_size=suite.data.heldout_size),
     )
     if not corruptions:
         return training, heldout, None
     shifts = make_cell(
         SHIFTS,
         f"corrupt held-out images of {title}",
-        {
-            "step": _VERSION,
-            "corruptions": corruptions,
-            "severities": suite.data.severities,
-            "shifted_images": suite.data.shifted_images,
-            "seed": suite.data.seed,
-        },
+        ShiftInputs(
+            step=_VERSION,
+            corruptions=list(corruptions),
+            severities=suite.data.severities,
+            shifted_images=suite.data.shifted_images,
+            seed=suite.data.seed,
+        ),
         {"heldout": heldout},
     )
     return training, heldout, shifts
@@ -193,26 +198,26 @@ def _block(suite: PopulationSuite, members: list[dict[str, Any]], training: Cell
     return make_cell(
         BLOCK,
         f"train {len(members)} networks {label}".rstrip(),
-        {
-            "step": _VERSION,
-            "shape": {name: first[name] for name in _SHAPE},
-            "choice": {**{name: first[name] for name in _CHOICE}, "seed": suite.data.seed},
-            "recipe": {name: first[name] for name in _RECIPE},
-            "networks": [_network(one) for one in members],
-        },
+        BlockInputs(
+            step=_VERSION,
+            shape=NetworkShape(**{name: first[name] for name in _SHAPE}),
+            choice=Choice(**{name: first[name] for name in _CHOICE}, seed=suite.data.seed),
+            recipe=BlockRecipe(**{name: first[name] for name in _RECIPE}),
+            networks=[_network(one) for one in members],
+        ),
         {"training": training},
     )
 
 
-def _network(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _network(settings: Mapping[str, Any]) -> BlockNetwork:
     adaptive = settings["optimizer"] != "sgd"
-    return {
-        "learning_rate": settings["learning_rate"] * (settings["adaptive_rate"] if adaptive else 1.0),
-        **{name: settings[name] for name in _OWN},
-        # The architecture's shape and the seed decide the initial weights, nothing else does.
-        "init_seed": derive_seed("init", settings["seed"]),
-        "order_seed": derive_seed("order", settings["seed"]),
-    }
+    return BlockNetwork(
+        learning_rate=settings["learning_rate"] * (settings["adaptive_rate"] if adaptive else 1.0),
+        momentum=settings["momentum"],
+        weight_decay=settings["weight_decay"],
+        init_seed=derive_seed("init", settings["seed"]),
+        order_seed=derive_seed("order", settings["seed"]),
+    )
 
 
 def _cut(stacks: Any, settings: list[dict[str, Any]]) -> list[list[int]]:

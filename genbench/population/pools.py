@@ -7,11 +7,10 @@ else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -19,12 +18,22 @@ from torch import Tensor
 
 from genbench.data.corruptions import SEVERITIES, corrupt
 from genbench.data.images import ImageData, ImageSplit
-from genbench.engine.store import read_manifest
+from genbench.engine.precise import precise_device
+from genbench.engine.steps import read_result
 from genbench.errors import UserError
 from genbench.keys import derive_seed
 from genbench.plugin.offers import DataRequest
 from genbench.plugin.registry import load_registry
 from genbench.population.domain_folder import load_domains
+from genbench.population.step_types import (
+    Choice,
+    HeldoutInputs,
+    PooledData,
+    PoolInputs,
+    PoolResult,
+    ShiftInputs,
+    ShiftResult,
+)
 
 __all__ = [
     "Choice",
@@ -39,21 +48,8 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Which images a network is trained on."""
-
-    dataset: str
-    train_size: int
-    label_noise: float
-    """Share of the labels that are drawn anew, uniformly from all classes (000)."""
-    heldout_domain: str
-    """A domain left out of training; empty for none."""
-    seed: int
-
-
-@dataclass(frozen=True)
 class TrainingSet:
-    """Images as the networks take them."""
+    """Images as the networks take them, on the CPU."""
 
     images: Tensor
     labels: Tensor
@@ -62,27 +58,26 @@ class TrainingSet:
     std: float
 
 
-def training_pool(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def training_pool(inputs: PoolInputs, parents: Mapping[str, Path], out: Path) -> PoolResult:
     """Store the training images of every data set, of its first `classes` classes if that is given."""
-    return {"datasets": [_store(name, "train", inputs, out) for name in inputs["datasets"]]}
+    return PoolResult(datasets=[_store(name, "train", inputs, None, out) for name in inputs.datasets])
 
 
-def heldout_pool(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def heldout_pool(inputs: HeldoutInputs, parents: Mapping[str, Path], out: Path) -> PoolResult:
     """Store the held-out images of every data set, at most `heldout_size` of each."""
-    return {"datasets": [_store(name, "heldout", inputs, out) for name in inputs["datasets"]]}
+    most = inputs.heldout_size
+    return PoolResult(datasets=[_store(name, "heldout", inputs, most, out) for name in inputs.datasets])
 
 
-def _store(name: str, split: str, inputs: Mapping[str, Any], out: Path) -> dict[str, Any]:
-    data = _load(name, bool(inputs["domains"]), int(inputs["seed"]))
-    classes = min(inputs.get("classes") or len(data.class_names), len(data.class_names))
+def _store(name: str, split: str, inputs: PoolInputs, most: int | None, out: Path) -> PooledData:
+    data = _load(name, inputs.domains, inputs.seed)
+    classes = min(inputs.classes or len(data.class_names), len(data.class_names))
     parts = _parts(name, data, split, classes, inputs)
-    most = inputs.get("heldout_size")
     ((images, rows), *more) = parts
     if most is not None and most < len(rows):
-        generator = torch.Generator().manual_seed(derive_seed("heldout", int(inputs["seed"])))
-        rows = rows[torch.randperm(len(rows), generator=generator)[:most]].sort().values
-    domains = getattr(images, "domains", None) if inputs["domains"] else None
-    if inputs["domains"] and domains is None:
+        rows = rows[_shuffled(len(rows), derive_seed("heldout", inputs.seed))[:most]].sort().values
+    domains = getattr(images, "domains", None) if inputs.domains else None
+    if inputs.domains and domains is None:
         raise UserError(
             f"{name} has no domains to leave out; use glyphs, or folder:DIR with DIR/<domain>/<class>/*"
         )
@@ -100,11 +95,11 @@ def _store(name: str, split: str, inputs: Mapping[str, Any], out: Path) -> dict[
         tensors["rows"] = torch.cat(numbers)
         size += len(tensors["rows"])
         save_file(tensors, out / f"{_file_name(name)}.{place}.safetensors")
-    return {"name": name, "classes": classes, "domains": list(names), "size": size}
+    return PooledData(name=name, classes=classes, domains=list(names), size=size)
 
 
 def _parts(
-    name: str, data: ImageData, split: str, classes: int, inputs: Mapping[str, Any]
+    name: str, data: ImageData, split: str, classes: int, inputs: PoolInputs
 ) -> list[tuple[ImageSplit, Tensor]]:
     """Splits and the rows of each that belong to a pool.
 
@@ -113,14 +108,13 @@ def _parts(
     """
     own: ImageSplit = getattr(data, split)
     rows = (own.labels < classes).nonzero()[:, 0]
-    most = inputs.get("training_pool")
+    most = inputs.training_pool
     if most is None:
         return [(own, rows)]
     train = rows if split == "train" else (data.train.labels < classes).nonzero()[:, 0]
     if most > len(train):
         raise UserError(f"training_pool = {most}, but {name} has {len(train)} training images")
-    generator = torch.Generator().manual_seed(derive_seed("training pool", int(inputs["seed"])))
-    order = torch.randperm(len(train), generator=generator)
+    order = _shuffled(len(train), derive_seed("training pool", inputs.seed))
     if split == "train":
         return [(own, train[order[:most]].sort().values)]
     return [(own, rows), (data.train, train[order[most:]].sort().values)]
@@ -152,12 +146,13 @@ def training_set(pool: Path, choice: Choice) -> TrainingSet:
         raise UserError(
             f"train_size = {choice.train_size}, but {choice.dataset} has {len(labels)} training images"
         )
-    generator = torch.Generator().manual_seed(choice.seed)
-    rows = torch.randperm(len(labels), generator=generator)[: choice.train_size]
+    rows = _shuffled(len(labels), choice.seed)[: choice.train_size]
     raw, labels = images[rows].float() / 255, labels[rows]
-    noise = torch.Generator().manual_seed(derive_seed("label noise", choice.seed))
-    wrong = torch.randperm(len(labels), generator=noise)[: round(choice.label_noise * len(labels))]
-    labels[wrong] = torch.randint(0, classes, (len(labels),), generator=noise)[: len(wrong)]
+    noise = torch.Generator("cpu").manual_seed(derive_seed("label noise", choice.seed))
+    order = torch.randperm(len(labels), generator=noise, device="cpu")
+    wrong = order[: round(choice.label_noise * len(labels))]
+    drawn = torch.randint(0, classes, (len(labels),), generator=noise, device="cpu")
+    labels[wrong] = drawn[: len(wrong)]
     mean, std = float(raw.mean()), float(raw.std())
     return TrainingSet((raw - mean) / std, labels, classes, mean, std)
 
@@ -170,33 +165,33 @@ def heldout_images(pool: Path, choice: Choice, *, inside: bool) -> tuple[Tensor,
 
 def _of_domains(pool: Path, dataset: str, domain: str, *, inside: bool) -> tuple[Tensor, Tensor, int]:
     """Images and labels of `domain` alone (`inside`) or of all others, in the order of the data set."""
-    card = next(c for c in read_manifest(pool)["result"]["datasets"] if c["name"] == dataset)
-    names: Sequence[str] = card["domains"]
+    card = next(c for c in read_result(pool, PoolResult).datasets if c.name == dataset)
+    names = card.domains
     if domain and domain not in names:
         raise UserError(f"{dataset} has no domain {domain!r}; it has {', '.join(names)}")
     places = [place for place, name in enumerate(names) if (bool(domain) and name == domain) == inside]
     parts = [load_file(pool / f"{_file_name(dataset)}.{place}.safetensors") for place in places]
     order = torch.cat([part["rows"] for part in parts]).argsort()
     images, labels = (torch.cat([part[name] for part in parts])[order] for name in ("images", "labels"))
-    return images, labels, int(card["classes"])
+    return images, labels, card.classes
 
 
-def shifts(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def shifts(inputs: ShiftInputs, parents: Mapping[str, Path], out: Path) -> ShiftResult:
     """Store corrupted copies of held-out images: per data set, corruption and severity."""
     sizes = {}
-    for card in read_manifest(parents["heldout"])["result"]["datasets"]:
-        choice = Choice(card["name"], 0, 0.0, "", 0)
+    for card in read_result(parents["heldout"], PoolResult).datasets:
+        choice = Choice(card.name, 0, 0.0, "", 0)
         images, labels = heldout_images(parents["heldout"], choice, inside=False)
-        seed = derive_seed("shifts", int(inputs["seed"]))
-        most = inputs.get("shifted_images") or len(labels)
-        rows = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[:most].sort().values
+        seed = derive_seed("shifts", inputs.seed)
+        rows = _shuffled(len(labels), seed)[: inputs.shifted_images or len(labels)].sort().values
         tensors = {"labels": labels[rows]}
-        for name in inputs["corruptions"]:
-            for severity in inputs.get("severities") or SEVERITIES:
-                tensors[f"{name}.{severity}"] = corrupt(images[rows], name, severity, seed).contiguous()
-        save_file(tensors, out / f"{_file_name(card['name'])}.safetensors")
-        sizes[card["name"]] = len(rows)
-    return {"sizes": sizes}
+        chosen = images[rows].to(precise_device())
+        for name in inputs.corruptions:
+            for severity in inputs.severities or SEVERITIES:
+                tensors[f"{name}.{severity}"] = corrupt(chosen, name, severity, seed).cpu().contiguous()
+        save_file(tensors, out / f"{_file_name(card.name)}.safetensors")
+        sizes[card.name] = len(rows)
+    return ShiftResult(sizes=sizes)
 
 
 def shifted_images(folder: Path, dataset: str) -> tuple[dict[str, Tensor], Tensor]:
@@ -204,3 +199,8 @@ def shifted_images(folder: Path, dataset: str) -> tuple[dict[str, Tensor], Tenso
     tensors = load_file(folder / f"{_file_name(dataset)}.safetensors")
     labels = tensors.pop("labels")
     return tensors, labels
+
+
+def _shuffled(count: int, seed: int) -> Tensor:
+    """The numbers below `count` in an order of their own; drawn on the CPU, as every draw."""
+    return torch.randperm(count, generator=torch.Generator("cpu").manual_seed(seed), device="cpu")

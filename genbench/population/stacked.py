@@ -24,14 +24,17 @@ _EVALUATED = 256
 
 
 class StackedNetworks:
-    """n networks of one architecture; row i of `theta` holds all parameters of network i."""
+    """n networks of one architecture, on one device; row i of `theta` holds all parameters of network i."""
 
-    def __init__(self, networks: Sequence[nn.Module]) -> None:
+    def __init__(self, networks: Sequence[nn.Module], device: torch.device | None = None) -> None:
         parameters, buffers = stack_module_state(list(networks))
         self._shapes = {name: value.shape[1:] for name, value in parameters.items()}
         self._sizes = [shape.numel() for shape in self._shapes.values()]
-        self.theta = torch.cat([value.detach().flatten(1) for value in parameters.values()], dim=1)
-        self.buffers: dict[str, Tensor] = {name: value.clone() for name, value in buffers.items()}
+        theta = torch.cat([value.detach().flatten(1) for value in parameters.values()], dim=1)
+        self.theta = theta if device is None else theta.to(device)
+        self.buffers: dict[str, Tensor] = {
+            name: value.clone().to(self.theta.device) for name, value in buffers.items()
+        }
         self._graph = list(fx.symbolic_trace(networks[0]).graph.nodes)
         self._modules = dict(networks[0].named_modules())
 
@@ -52,9 +55,9 @@ class StackedNetworks:
         }
 
     def state(self, place: int) -> dict[str, Tensor]:
-        """State dict of one network, as the module itself would give it."""
-        parameters = {name: value[place].clone() for name, value in self.views(self.theta).items()}
-        return {**parameters, **{name: value[place].clone() for name, value in self.buffers.items()}}
+        """State dict of one network, as the module itself would give it; copies on the CPU."""
+        everything = {**self.views(self.theta), **self.buffers}
+        return {name: value[place].clone().cpu() for name, value in everything.items()}
 
     def keep(self, places: Tensor) -> None:
         """Forget all networks but those at `places`."""
@@ -131,11 +134,16 @@ class StackedNetworks:
         raise UserError(f"layer {name} is a {type(layer).__name__}, which cannot be stacked")
 
     @torch.no_grad()
-    def evaluate(self, images: Tensor) -> Tensor:
-        """Logits (n, images, classes) in eval mode; every network sees the same images (m, c, h, w)."""
+    def evaluate(self, images: Tensor, prepare: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Logits (n, images, classes) in eval mode; every network sees the same images (m, c, h, w).
+
+        The images may lie elsewhere: they are moved, and prepared where that is asked for, batch by batch.
+        """
         parts = []
         for batch in images.split(_EVALUATED):
-            shared = batch.permute(1, 2, 3, 0).contiguous()[None]
+            moved = batch.to(self.theta.device)
+            prepared = moved if prepare is None else prepare(moved)
+            shared = prepared.permute(1, 2, 3, 0).contiguous()[None]
             parts.append(self.logits(self.theta, shared, training=False))
         return torch.cat(parts, dim=2).transpose(1, 2)
 
@@ -150,7 +158,8 @@ def _function(node: fx.Node) -> Callable[..., Tensor]:
 
 
 def _dropout(given: Tensor, share: float, generators: Sequence[torch.Generator]) -> Tensor:
-    keep = torch.stack(
-        [torch.rand(given.shape[1:], generator=g, dtype=given.dtype) >= share for g in generators]
-    )
+    shape = given.shape[1:]
+    # Drawn on the CPU: what is dropped is the same on every device.
+    draws = (torch.rand(shape, generator=g, dtype=given.dtype, device="cpu") for g in generators)
+    keep = torch.stack([(draw >= share).to(given.device) for draw in draws])
     return given * keep / (1 - share)

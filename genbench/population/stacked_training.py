@@ -12,37 +12,13 @@ from torch.nn import functional as F
 
 from genbench.population.optimizers import StackedOptimizer
 from genbench.population.stacked import StackedNetworks
+from genbench.population.step_types import BlockRecipe, NetworkRecipe
+from genbench.subject.precision import wide
 
 __all__ = ["SCHEDULES", "STOPS", "BlockRecipe", "NetworkRecipe", "StackedTraining", "train_stacked"]
 
 STOPS = ("cross_entropy", "accuracy", "epochs")
 SCHEDULES = ("constant", "cosine")
-
-
-@dataclass(frozen=True)
-class BlockRecipe:
-    """What all networks of a stack have in common."""
-
-    optimizer: str
-    batch_size: int
-    stop: str
-    """`cross_entropy`: the first epoch after which the training cross-entropy in eval mode is at most
-    `stop_cross_entropy`; `accuracy`: the first with 100 % training accuracy; `epochs`: all `max_epochs`."""
-    stop_cross_entropy: float
-    max_epochs: int
-    schedule: str = "constant"
-    """`cosine` takes the learning rate of epoch t to ½ (1 + cos(π t / max_epochs)) of the first."""
-
-
-@dataclass(frozen=True)
-class NetworkRecipe:
-    """What each network of a stack has for itself."""
-
-    learning_rate: float
-    momentum: float
-    weight_decay: float
-    order_seed: int
-    """Decides the order of the examples, and what dropout drops."""
 
 
 @dataclass
@@ -64,7 +40,7 @@ class StackedTraining:
     def trace(self) -> dict[str, Tensor]:
         """By name, float64."""
         names = ("loss", "accuracy", "gradient_norm", "gradient_variance")
-        return {name: torch.tensor(getattr(self, name), dtype=torch.float64) for name in names}
+        return {name: _column(getattr(self, name)) for name in names}
 
 
 def train_stacked(
@@ -76,17 +52,18 @@ def train_stacked(
 ) -> list[StackedTraining]:
     """Train copies of `networks` on the same examples, each in an order of its own.
 
-    A network that meets its stopping rule, or whose loss is no number any more, leaves the stack.
+    A network that meets its stopping rule, or whose loss is no number any more, leaves the stack. All are
+    trained on the device of `images` and `labels`; whatever is drawn is drawn on the CPU.
     """
-    stack = StackedNetworks(networks)
+    stack = StackedNetworks(networks, images.device)
     optimizer = StackedOptimizer(
         block.optimizer,
         stack.theta,
-        torch.tensor([r.learning_rate for r in recipes], dtype=torch.float64),
-        torch.tensor([r.momentum for r in recipes], dtype=torch.float64),
-        torch.tensor([r.weight_decay for r in recipes], dtype=torch.float64),
+        _column([r.learning_rate for r in recipes]),
+        _column([r.momentum for r in recipes]),
+        _column([r.weight_decay for r in recipes]),
     )
-    generators = [torch.Generator().manual_seed(r.order_seed) for r in recipes]
+    generators = [torch.Generator("cpu").manual_seed(r.order_seed) for r in recipes]
     histories = [StackedTraining() for _ in recipes]
     active = list(range(len(recipes)))
     for epoch in range(block.max_epochs):
@@ -108,7 +85,7 @@ def train_stacked(
             else:
                 staying.append(place)
         if len(staying) < len(active):
-            chosen = torch.tensor(staying, dtype=torch.int64)
+            chosen = torch.tensor(staying, dtype=torch.int64, device=images.device)
             stack.keep(chosen)
             optimizer.keep(chosen)
             generators = [generators[place] for place in staying]
@@ -116,6 +93,10 @@ def train_stacked(
         if not active:
             break
     return histories
+
+
+def _column(numbers: Sequence[float]) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64, device="cpu")
 
 
 def _met(block: BlockRecipe, history: StackedTraining, epoch: int) -> bool:
@@ -144,9 +125,11 @@ def _epoch(
     factor: float,
 ) -> _Statistics:
     """One pass of all networks over the examples."""
-    orders = torch.stack([torch.randperm(len(labels), generator=g) for g in generators])
+    drawn = [torch.randperm(len(labels), generator=g, device="cpu") for g in generators]
+    orders = torch.stack(drawn).to(images.device)
     theta = stack.theta.requires_grad_()
-    sums, norms = torch.zeros_like(theta), torch.zeros(len(theta), dtype=torch.float64)
+    precision = wide(theta.device)
+    sums, norms = torch.zeros_like(theta), theta.new_zeros(len(theta), dtype=precision)
     squares = torch.zeros_like(norms)
     batches = orders.split(batch_size, dim=1)
     for rows in batches:
@@ -157,13 +140,13 @@ def _epoch(
         loss = F.cross_entropy(logits, labels[rows], reduction="sum") / rows.shape[1]
         (gradient,) = torch.autograd.grad(loss, theta)
         optimizer.step(theta, gradient, factor)
-        norm = torch.linalg.vector_norm(gradient, dim=1).double()
+        norm = torch.linalg.vector_norm(gradient, dim=1).to(precision)
         norms += norm
         squares += norm.square()
         sums += gradient
     theta.requires_grad_(False)
     # Sum over coordinates of E[g²] − E[g]².
-    mean_square = torch.linalg.vector_norm(sums / len(batches), dim=1).double().square()
+    mean_square = torch.linalg.vector_norm(sums / len(batches), dim=1).to(precision).square()
     variance = (squares / len(batches) - mean_square).clamp(min=0) / stack.parameters_each
     return _Statistics((norms / len(batches)).tolist(), variance.tolist())
 
@@ -172,5 +155,5 @@ def _measured(stack: StackedNetworks, images: Tensor, labels: Tensor) -> tuple[l
     """Training cross-entropy and accuracy of every network, in eval mode."""
     logits = stack.evaluate(images)
     losses = F.cross_entropy(logits.transpose(1, 2), labels.expand(len(stack), -1), reduction="none")
-    right = (logits.argmax(dim=2) == labels).double()
+    right = (logits.argmax(dim=2) == labels).to(wide(logits.device))
     return losses.mean(dim=1).tolist(), right.mean(dim=1).tolist()

@@ -188,7 +188,7 @@ def _calibrate(
     deviation, mean = (value.item() for value in torch.std_mean(cosines))
     folds = []
     for fold in range(min(_FOLDS, classes)):
-        plays = torch.arange(classes) % _FOLDS == fold
+        plays = torch.arange(classes, device=x.device) % _FOLDS == fold
         known = ~plays[labels]
         ((weights, bias),) = _fit_nested(
             x[known], ((~plays).cumsum(0) - 1)[labels[known]], [int((~plays).sum())], penalty, tolerance
@@ -197,7 +197,7 @@ def _calibrate(
         rest = (x @ weights.T + bias).logsumexp(dim=1, keepdim=True)
         target = torch.where(known, 0, plays.cumsum(0)[labels])
         folds.append((rest, (cosines[:, plays] - mean) / deviation, target))
-    pair = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    pair = x.new_zeros(2).requires_grad_()
     optimiser = torch.optim.LBFGS([pair], max_iter=200, tolerance_grad=1e-8, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
@@ -228,9 +228,9 @@ def _fit_nested(
     # In principal axes, with the constant first: a rotation changes neither logits nor penalty, and it
     # gathers what is ill-conditioned into the leading coordinates, which the preconditioner treats in full.
     axes = torch.linalg.eigh(x.T @ x)[1].flip(1)
-    x = torch.cat([torch.ones(len(x), 1, dtype=torch.float64), x @ axes], dim=1)
+    x = torch.cat([x.new_ones(len(x), 1), x @ axes], dim=1)
     top = max(counts)
-    weights = torch.zeros(top, x.shape[1], dtype=torch.float64)
+    weights = x.new_zeros(top, x.shape[1])
     preconditioner = _Preconditioner(x.float(), top, penalty)
     found = {}
     for count in sorted(set(counts), reverse=True):

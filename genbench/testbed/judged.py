@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from genbench.engine.precise import precise_device
 from genbench.testbed.cube import class_error
 from genbench.testbed.heads import Head, fit_heads, prototypes
 from genbench.testbed.kappa import cohen_kappa, table_kappa
@@ -51,10 +52,12 @@ def judge(
     -------
     `error`, `gap`, `kappa_conflict`, `kappa_cohen` (zero_shot, ssim, class) float64, NaN for classes that are
     not part of a cell; `training_error` (zero_shot, class); `right` (zero_shot, ssim, image) uint8, 0 for
-    images that are not part of a cell.
+    images that are not part of a cell. All of it on the CPU; heads are fitted on the step's device.
     """
     classes = int(training_labels.max()) + 1
-    embeddings = text if unseen_head == "text" else None
+    device, truth = precise_device(), heldout_labels.cpu().numpy()
+    training, training_labels = training.to(device), training_labels.to(device)
+    embeddings = None if text is None or unseen_head != "text" else text.to(device)
     if unseen_head == "prototype":
         embeddings = prototypes(training, training_labels, classes, prototype_images)
     heads = fit_heads(
@@ -70,15 +73,14 @@ def judge(
     arrays = {name: np.full(cells, np.nan) for name in ("error", "gap", "kappa_conflict", "kappa_cohen")}
     training_error = np.full((len(zero_shot), classes), np.nan)
     right = np.zeros((*cells[:2], len(heldout_labels)), dtype=np.uint8)
-    truth = heldout_labels.numpy()
     for i, (z, head) in enumerate(zip(zero_shot, heads, strict=True)):
         count = seen + z
         known = training_labels < count
-        predicted = head.logits(training[known]).argmax(dim=1).numpy()
-        training_error[i, :count] = class_error(training_labels[known].numpy(), predicted, count)
+        predicted = head.logits(training[known]).argmax(dim=1).cpu().numpy()
+        training_error[i, :count] = class_error(training_labels[known].cpu().numpy(), predicted, count)
         rows = np.flatnonzero(truth < count)
         for j, features in enumerate(heldout):
-            prediction, kappa = _decided(head, features[torch.from_numpy(rows)], threshold)
+            prediction, kappa = _decided(head, features[torch.from_numpy(rows)].to(device), threshold)
             error = class_error(truth[rows], prediction, count)
             arrays["error"][i, j, :count] = error
             arrays["gap"][i, j, :count] = error - training_error[i, :count]
@@ -96,11 +98,11 @@ def _decided(head: Head, features: Tensor, threshold: float) -> tuple[NDArray[np
     passes over the (images, classes) table.
     """
     logits = head.logits(features)
-    prediction = logits.argmax(dim=1).numpy()
+    prediction = logits.argmax(dim=1).cpu().numpy()
     own = torch.softmax(logits, dim=1) >= threshold
     recognised = own.sum(dim=1)
     images = len(own)
-    alone = own[recognised == 1].sum(dim=0).numpy()  # b: class i and no other
-    both = own[recognised > 1].sum(dim=0).numpy()  # a: class i and another
+    alone = own[recognised == 1].sum(dim=0).cpu().numpy()  # b: class i and no other
+    both = own[recognised > 1].sum(dim=0).cpu().numpy()  # a: class i and another
     other = int((recognised > 0).sum()) - alone - both  # c: another, not class i
     return prediction, table_kappa(both, alone, other, images - alone - both - other)

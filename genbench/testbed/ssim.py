@@ -81,7 +81,7 @@ def _ssim(first: Tensor, second: Tensor) -> Tensor:
 
 def _local_means(maps: Tensor) -> Tensor:
     """Means under the window, of every image and channel: the Gaussian along rows, then along columns."""
-    taps = _taps(maps.dtype).to(maps.device)
+    taps = _taps(maps.dtype, maps.device)
     # All images as channels of one: the depthwise convolution is several times faster on a CPU than a
     # batch of one-channel convolutions.
     flat = maps.reshape(1, -1, *maps.shape[-2:])
@@ -92,10 +92,11 @@ def _local_means(maps: Tensor) -> Tensor:
 
 
 @cache
-def _taps(dtype: torch.dtype) -> Tensor:
-    offsets = torch.arange(WINDOW, dtype=torch.float64) - WINDOW // 2
+def _taps(dtype: torch.dtype, device: torch.device) -> Tensor:
+    # On the CPU first: not every device has float64.
+    offsets = torch.arange(WINDOW, dtype=torch.float64, device="cpu") - WINDOW // 2
     taps = torch.exp(-offsets.square() / (2 * _SIGMA**2))
-    return (taps / taps.sum()).to(dtype)
+    return (taps / taps.sum()).to(dtype).to(device)
 
 
 def _check(first: Tensor, second: Tensor) -> None:

@@ -6,8 +6,10 @@ Listings read `DEGRADATIONS`, so nothing here imports torch before a degradation
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 
+from genbench.engine.compute import compute_device
 from genbench.plugin.offers import Degradation, DegradationTask, Dial
 
 __all__ = ["DEFAULT", "DEGRADATIONS"]
@@ -15,7 +17,9 @@ __all__ = ["DEFAULT", "DEGRADATIONS"]
 
 def _fitted_by(module: str) -> Callable[[DegradationTask], Sequence[Dial]]:
     def fit(task: DegradationTask) -> Sequence[Dial]:
-        dials: Sequence[Dial] = import_module(f"{__name__}.{module}").fit(task)
+        device = compute_device()
+        moved = replace(task, images=task.images.to(device), labels=task.labels.to(device))
+        dials: Sequence[Dial] = import_module(f"{__name__}.{module}").fit(moved)
         return dials
 
     return fit

@@ -33,6 +33,8 @@ _CROP = 64
 """Side of the training crops of larger images: two squares of the widest stride."""
 _PIXELS = 600 * 32 * 32 * 32
 """Pixels that each autoencoder is trained on, however large the images are."""
+_AT_ONCE = 2**26
+"""Pixel values of which a mean is taken at once."""
 _BATCH = 32
 _WIDTH = 16
 _SHAKE = 3.0
@@ -92,13 +94,13 @@ def fit(task: DegradationTask) -> Sequence[Dial]:
 def _trained(task: DegradationTask, stride: int, channels: int) -> Autoencoder:
     image_channels, height, width = task.images.shape[1:]
     seed = derive_seed("autoencoder", task.seed, stride, channels)
-    network = seeded(lambda: Autoencoder(image_channels, stride, channels), seed)
+    network = seeded(lambda: Autoencoder(image_channels, stride, channels), seed).to(task.images.device)
     for convolution in network.modules():
         if isinstance(convolution, nn.Conv2d):  # a fifth faster in this layout
             convolution.weight.data = convolution.weight.data.contiguous(memory_format=torch.channels_last)
     with torch.no_grad():
         # Training begins at the mean colour instead of spending its first steps on finding it.
-        network.mean.copy_(task.images.float().mean(dim=(0, 2, 3), keepdim=True)[0] / 255)
+        network.mean.copy_(_mean(task.images)[:, None, None] / 255)
 
     def loss(images: Tensor, rows: Tensor) -> Tensor:
         difference: Tensor = network(images) - images
@@ -112,9 +114,21 @@ def _trained(task: DegradationTask, stride: int, channels: int) -> Autoencoder:
         batch=_BATCH,
         steps=max(20, _PIXELS // (_BATCH * min(_CROP, height) * min(_CROP, width))),
         rate=3e-3,
-        generator=torch.Generator().manual_seed(seed),
+        generator=torch.Generator("cpu").manual_seed(seed),
     )
     return network
+
+
+def _mean(images: Tensor) -> Tensor:
+    """(channels,) means of uint8 images, a few of which are floats at a time."""
+    if images.numel() <= _AT_ONCE:
+        return images.float().mean(dim=(0, 2, 3))
+    # On a CPU the same bits as above, where images have several channels: there, too, one follows the other.
+    total = torch.zeros(images.shape[1], dtype=torch.float32, device=images.device)
+    for part in images.split(max(1, _AT_ONCE // (64 * images[0].numel()))):
+        for image in part.float().sum(dim=(2, 3)):
+            total += image
+    return total / (images.numel() // images.shape[1])
 
 
 def _name(network: Autoencoder) -> str:
@@ -140,7 +154,7 @@ def _shaken(network: Autoencoder, task: DegradationTask) -> Dial:
     @remembering
     def reconstruct(images: Tensor, rows: Tensor) -> Tensor:
         shape = network.code(images[:1]).shape[1:]
-        return in_fixed_batches(network, images, normal_noise(key, rows, shape) * scale)
+        return in_fixed_batches(network, images, normal_noise(key, rows, shape).to(images.device) * scale)
 
     def turn(images: Tensor, strength: float, rows: Tensor) -> Tensor:
         with torch.no_grad():

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from genbench.plugin.offers import DegradationTask, Dial
+from genbench.subject.precision import wide
 
 __all__ = ["fit"]
 
@@ -23,12 +24,13 @@ def _turn(images: Tensor, strength: float, rows: Tensor) -> Tensor:
     deviation = strength**2 * min(height, width)
     # One product with a matrix for each direction takes any deviation at the same cost. In float64, the last
     # bits (which depend on the batch) are too small to move a rounding to 8 bits.
-    columns, lines = _weights(height, deviation), _weights(width, deviation)
-    return (columns @ images.double() @ lines.T).float()
+    wider = images.to(wide(images.device))
+    columns, lines = _weights(height, deviation, wider), _weights(width, deviation, wider)
+    return (columns @ wider @ lines.T).float()
 
 
-def _weights(side: int, deviation: float) -> Tensor:
+def _weights(side: int, deviation: float, like: Tensor) -> Tensor:
     """(side, side) weights of each pixel in each blurred one; they sum to 1 at the edges too."""
-    place = torch.arange(side, dtype=torch.float64)
+    place = torch.arange(side, dtype=like.dtype, device=like.device)
     weights = torch.exp(-0.5 * ((place[:, None] - place) / max(deviation, 1e-6)).square())
     return weights / weights.sum(dim=1, keepdim=True)

@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from genbench.engine.compute import compute_device
 from genbench.errors import ContractError, UserError
 from genbench.plugin.offers import Dial
 from genbench.testbed.ssim import WINDOW, ssim
@@ -51,17 +52,17 @@ class Calibrated:
 
 
 def degrade(dial: Dial, strength: float, images: Tensor, rows: Tensor) -> Tensor:
-    """Degraded images, rounded to 8 bits.
+    """Degraded images, rounded to 8 bits, where the images lie; in between, the dial turns them elsewhere.
 
     Parameters
     ----------
     dial, strength : as `calibrate` gives them; strength 0 returns the images bit for bit.
-    images : (n, channels, height, width) uint8.
+    images : (n, channels, height, width) uint8; moved to the step's device a few at a time.
     rows : (n,) int64, the numbers of these images in their set; how they are batched does not matter.
     """
     if strength == 0:
         return images
-    rows = torch.as_tensor(rows, dtype=torch.int64)
+    rows = torch.as_tensor(rows, dtype=torch.int64, device="cpu")
     size = _chunk(images)
     parts = [
         _turned(dial, strength, part, part_rows)
@@ -71,7 +72,7 @@ def degrade(dial: Dial, strength: float, images: Tensor, rows: Tensor) -> Tensor
 
 
 def _turned(dial: Dial, strength: float, images: Tensor, rows: Tensor) -> Tensor:
-    degraded = dial.turn(images.float() / 255, strength, rows)
+    degraded = dial.turn(_values(images), strength, rows)
     if not isinstance(degraded, Tensor) or degraded.shape != images.shape:
         found = tuple(degraded.shape) if isinstance(degraded, Tensor) else type(degraded).__name__
         raise ContractError(f"dial {dial.name!r} turned images {tuple(images.shape)} into {found}")
@@ -82,7 +83,12 @@ def _turned(dial: Dial, strength: float, images: Tensor, rows: Tensor) -> Tensor
             f"dial {dial.name!r} gave values from {lowest:.3g} to {highest:.3g} at strength {strength:.4g}; "
             "they must stay within 0 and 1"
         )
-    return (degraded.detach() * 255).round_().clamp_(0, 255).to(torch.uint8)
+    return (degraded.detach() * 255).round_().clamp_(0, 255).to(torch.uint8).to(images.device)
+
+
+def _values(images: Tensor) -> Tensor:
+    """Pixels in [0, 1], on the step's device."""
+    return images.to(compute_device()).float() / 255
 
 
 def calibrate(
@@ -184,8 +190,8 @@ def _searches(dials: Sequence[Dial], heldout: ImageSource, levels: Sequence[floa
     if not levels:
         return []
     count = len(heldout)
-    size = min(_SAMPLE, max(16, _chunk(heldout.batch(torch.tensor([0])))))
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+    size = min(_SAMPLE, max(16, _chunk(_first(heldout))))
+    order = torch.randperm(count, generator=torch.Generator("cpu").manual_seed(0), device="cpu")
     rows = order[:size].sort().values
     images = heldout.batch(rows)
     curves = [_Curve(dial, images, rows) for dial in dials]
@@ -199,8 +205,8 @@ def _searches(dials: Sequence[Dial], heldout: ImageSource, levels: Sequence[floa
 def _mean_ssims(heldout: ImageSource, settings: Sequence[tuple[Dial, float]]) -> list[float]:
     """Mean SSIM over all images under each setting: the images are read once, in batches."""
     totals = [0.0] * len(settings)
-    size = _chunk(heldout.batch(torch.tensor([0])))
-    for rows in torch.arange(len(heldout)).split(size):
+    size = _chunk(_first(heldout))
+    for rows in torch.arange(len(heldout), device="cpu").split(size):
         images = heldout.batch(rows)
         for i, (dial, strength) in enumerate(settings):
             totals[i] += _summed_ssim(images, degrade(dial, strength, images, rows))
@@ -210,7 +216,11 @@ def _mean_ssims(heldout: ImageSource, settings: Sequence[tuple[Dial, float]]) ->
 def _summed_ssim(first: Tensor, second: Tensor) -> float:
     size = _chunk(first)
     pairs = zip(first.split(size), second.split(size), strict=True)
-    return sum(ssim(a.float() / 255, b.float() / 255).double().sum().item() for a, b in pairs)
+    return sum(ssim(_values(a), _values(b)).cpu().double().sum().item() for a, b in pairs)
+
+
+def _first(source: ImageSource) -> Tensor:
+    return source.batch(torch.zeros(1, dtype=torch.int64, device="cpu"))
 
 
 def _chunk(images: Tensor) -> int:
@@ -238,7 +248,7 @@ def _check(dials: Sequence[Dial], heldout: ImageSource, levels: Sequence[float])
         raise UserError(f"an SSIM level is above 0 and at most 1, not {wrong[0]:g}")
     if not len(heldout):
         raise UserError("there are no held-out images to degrade")
-    height, width = heldout.batch(torch.tensor([0])).shape[-2:]
+    height, width = _first(heldout).shape[-2:]
     if min(height, width) < WINDOW and any(level != 1 for level in levels):
         raise UserError(
             f"SSIM needs images of at least {WINDOW} × {WINDOW} pixels, not {height} × {width}; "

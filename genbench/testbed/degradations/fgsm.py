@@ -56,9 +56,8 @@ def fit(task: DegradationTask) -> Sequence[Dial]:
     # The loss below compares a class with the others, so there must be another.
     classes = max(2, int(task.labels.max()) + 1)
     seed = derive_seed("fgsm", task.seed)
-    key = derive_seed("fgsm steps", task.seed)
     patch = max(1, min(height, width) // _GRID)
-    network = seeded(lambda: Surrogate(channels, patch, classes), seed)
+    network = seeded(lambda: Surrogate(channels, patch, classes), seed).to(task.images.device)
 
     def loss(images: Tensor, rows: Tensor) -> Tensor:
         return cross_entropy(network(images), task.labels[rows])
@@ -72,18 +71,22 @@ def fit(task: DegradationTask) -> Sequence[Dial]:
             batch=64,
             steps=_STEPS,
             rate=2e-3,
-            generator=torch.Generator().manual_seed(seed),
+            generator=torch.Generator("cpu").manual_seed(seed),
         )
 
+    return [_dial(network, derive_seed("fgsm steps", task.seed))]
+
+
+def _dial(network: nn.Module, key: int) -> Dial:
     signs = remembering(lambda images: in_fixed_batches(lambda part: _signs(network, part), images))
 
     def turn(images: Tensor, strength: float, rows: Tensor) -> Tensor:
         # Squared: all levels of the paper lie below a step of about .1. The step is a whole number of grey
         # values, so that rounding keeps it; one in between gives a share of the images the larger one.
         steps = (strength**2 * 255 + even_shares(key, rows)).floor().clamp(max=255).float() / 255
-        return (signs(images) * steps.view(-1, 1, 1, 1)).add_(images).clamp_(0, 1)
+        return (signs(images) * steps.to(images.device).view(-1, 1, 1, 1)).add_(images).clamp_(0, 1)
 
-    return [Dial("fgsm", turn, network.state_dict())]
+    return Dial("fgsm", turn, network.state_dict())
 
 
 def _signs(network: nn.Module, images: Tensor) -> Tensor:

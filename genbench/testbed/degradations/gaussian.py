@@ -19,7 +19,7 @@ def fit(task: DegradationTask) -> Sequence[Dial]:
 
     def turn(images: Tensor, strength: float, rows: Tensor) -> Tensor:
         # Squared: all levels of the paper lie below a deviation of about .1.
-        noise = normal_noise(key, rows, images.shape[1:])
+        noise = normal_noise(key, rows, images.shape[1:]).to(images.device)
         return noise.mul_(strength**2).add_(images).clamp_(0, 1)
 
     return [Dial("gaussian", turn)]

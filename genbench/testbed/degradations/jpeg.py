@@ -41,8 +41,9 @@ def _dial(shrink: int, key: int) -> Dial:
     def turn(images: Tensor, strength: float, rows: Tensor) -> Tensor:
         # Step 0 is the image itself, 1 is quality 100, 100 is quality 1.
         steps = (strength * last + even_shares(key, rows)).floor().long().clamp(max=last)
-        pairs = zip(images.mul(255).round().byte(), steps.tolist(), strict=True)
-        return torch.stack([_compressed(image, step, shrink) for image, step in pairs]).float() / 255
+        pairs = zip(images.mul(255).round().byte().cpu(), steps.tolist(), strict=True)
+        decoded = torch.stack([_compressed(image, step, shrink) for image, step in pairs])
+        return decoded.to(images.device).float() / 255
 
     return Dial("jpeg" if shrink == 1 else f"jpeg-{shrink}", turn)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
 import torch
@@ -29,8 +29,11 @@ def one_thread() -> Iterator[None]:
 
 
 def seeded(make: Callable[[], Module], seed: int) -> Module:
-    """A new module whose initial weights depend on `seed` alone; the global generator is left as it was."""
-    with torch.random.fork_rng(devices=[]):
+    """A new module on the CPU whose initial weights depend on `seed` alone.
+
+    The global generator is left as it was.
+    """
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(seed)
         return make()
 
@@ -51,30 +54,34 @@ def train(
     Parameters
     ----------
     loss : of (crops in [0, 1], row numbers of the images they come from).
-    images : (n, channels, height, width) uint8.
+    images : (n, channels, height, width) uint8, on the network's device.
     crop : side of the square crops; a side that is smaller is taken whole.
     batch : crops of one step, each of another image if there are as many.
     """
     optimiser = torch.optim.Adam(network.parameters(), lr=rate)
-    order = torch.empty(0, dtype=torch.int64)
+    order = torch.empty(0, dtype=torch.int64, device="cpu")
     with torch.enable_grad():
         for step in range(steps):
             for group in optimiser.param_groups:
                 group["lr"] = rate * (1 - step / steps)
             while len(order) < batch:
-                order = torch.cat([order, torch.randperm(len(images), generator=generator)])
+                order = torch.cat([order, torch.randperm(len(images), generator=generator, device="cpu")])
             rows, order = order[:batch], order[batch:]
             optimiser.zero_grad(set_to_none=True)
             loss(_crops(images, rows, crop, generator), rows).backward()
-            optimiser.step()
+            # The first step makes Adam's counters, which torch puts on the CPU wherever the weights are.
+            with nullcontext() if step else torch.device("cpu"):
+                optimiser.step()
     network.requires_grad_(False).eval()
 
 
 def _crops(images: Tensor, rows: Tensor, crop: int, generator: torch.Generator) -> Tensor:
     """One crop of each image of `rows`, all at the same random place, as floats in [0, 1]."""
     height, width = images.shape[-2:]
-    top = int(torch.randint(max(height - crop, 0) + 1, (), generator=generator))
-    left = int(torch.randint(max(width - crop, 0) + 1, (), generator=generator))
+    top, left = (
+        int(torch.randint(max(side - crop, 0) + 1, (), generator=generator, device="cpu"))
+        for side in (height, width)
+    )
     return images[rows, :, top : top + crop, left : left + crop].float() / 255
 
 
