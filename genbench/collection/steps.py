@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from genbench.collection.training_data import given_images, prepared_images
 from genbench.collection.user_code import UserFunction, call, users_code, write_code
 from genbench.collection.weight_files import load_weights, read_weights
+from genbench.data.tensor_file import RowFile, write_rows
 from genbench.engine.store import read_manifest
 from genbench.errors import UserError, described, one_line
 from genbench.keys import file_hash
@@ -29,17 +30,21 @@ _INITIAL = "initial.safetensors"
 _CODE = "code.zip"
 _TRIED = 512
 """Training examples on which a network is tried out."""
+_WRITTEN = 256
+"""Training examples that are written at a time."""
 
 
 def training_data(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """Store the training set as the networks take it."""
     how = inputs["how"]
+    images: Iterable[Tensor]
     if "function" in how:
-        images, labels = given_images(_unchanged(UserFunction(**how["function"]), inputs["code"]))
+        given, labels = given_images(_unchanged(UserFunction(**how["function"]), inputs["code"]))
+        images = given.split(_WRITTEN)
     else:
         images, labels = prepared_images(how["dataset"], inputs["data"])
-    save_file({"images": images.contiguous(), "labels": labels.contiguous()}, out / _DATA)
-    return {"size": len(labels), "shape": list(images.shape[1:])}
+    shape = write_rows(out / _DATA, "images", images, len(labels), {"labels": labels})
+    return {"size": len(labels), "shape": list(shape[1:])}
 
 
 def take_network(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
@@ -70,13 +75,12 @@ def load_network(name: str, network: Path, training: Path) -> TrainedNetwork:
         built.load_state_dict({key: value.clone() for key, value in load_file(network / file).items()})
         return built.eval()
 
-    data = load_file(training / _DATA)
     return TrainedNetwork(
         name=name,
         final=model(_FINAL),
         initial=model(_INITIAL) if (network / _INITIAL).is_file() else None,
-        inputs=Inputs(data["images"].clone()),
-        labels=data["labels"].clone(),
+        inputs=Inputs(RowFile(training / _DATA, "images")),
+        labels=RowFile(training / _DATA, "labels")[:],
         classes=result["classes"],
         hyperparameters=result["hyperparameters"],
     )
@@ -104,7 +108,7 @@ def _built(spec: str, cell: Path, hyperparameters: Mapping[str, Any], name: str)
             with zipfile.ZipFile(cell / _CODE) as archive:
                 archive.extractall(folder)
         builder = UserFunction(spec, str(Path(folder) / Path(spec.rpartition(":")[0]).name))
-        with users_code(builder) as build:
+        with users_code(builder) as build, torch.device("cpu"):
             model = call(builder, build, hyperparameters, f"network {name}")
     if not isinstance(model, nn.Module):
         raise UserError(
@@ -120,8 +124,8 @@ def _save(model: nn.Module, file: Path) -> None:
 
 def _tried(model: nn.Module, name: str, spec: str, training: Path) -> dict[str, Any]:
     """Classes, and how a few training images are told; a network that cannot take them is refused here."""
-    data = load_file(training / _DATA)
-    images, labels = data["images"][:_TRIED], data["labels"]
+    images, labels = (RowFile(training / _DATA, name) for name in ("images", "labels"))
+    images, labels = images[:_TRIED], labels[:]
     shape = "×".join(map(str, images.shape[1:]))
     who = f"network {name} of {spec}"
     try:

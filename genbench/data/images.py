@@ -42,7 +42,7 @@ class TensorImages:
 
     def batch(self, indices: Sequence[int] | Tensor) -> Tensor:
         """Images of `indices`, in that order."""
-        return self.images[torch.as_tensor(indices, dtype=torch.int64)]
+        return self.images[torch.as_tensor(indices, dtype=torch.int64, device=self.images.device)]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class FileImages:
 
     def batch(self, indices: Sequence[int] | Tensor) -> Tensor:
         """Decoded images of `indices`, in that order."""
-        order = torch.as_tensor(indices, dtype=torch.int64).tolist()
+        order = torch.as_tensor(indices, dtype=torch.int64, device="cpu").tolist()
         return torch.stack([self.decode(self.paths[i]) for i in order])
 
 

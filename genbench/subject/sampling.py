@@ -25,9 +25,9 @@ def example_order(m: int) -> Tensor:
     Every row number has a random rank of its own, the same whatever m: the subset for a smaller size is part
     of that for a larger one, and what two training sets that begin alike both have comes in the same order.
     """
-    generator = torch.Generator().manual_seed(derive_seed("examples"))
+    generator = torch.Generator("cpu").manual_seed(derive_seed("examples"))
     # Drawn as integers, which come one after the other, so that more rows do not change the first ones.
-    return torch.randint(2**62, (m,), generator=generator).argsort()
+    return torch.randint(2**62, (m,), generator=generator, device="cpu").argsort()
 
 
 def examples(network: TrainedNetwork, size: int) -> tuple[Inputs, Tensor]:
@@ -49,10 +49,10 @@ def drawn_by_size(sizes: Tensor, count: int, generator: torch.Generator) -> tupl
     """
     order = example_order(len(sizes))
     if len(order) <= count:
-        return order, torch.ones(len(order), dtype=torch.float64)
-    ordered = sizes.double()[order]
-    certain = torch.zeros(len(order), dtype=torch.bool)
-    chance = torch.ones(len(order), dtype=torch.float64)
+        return order, torch.ones(len(order), dtype=torch.float64, device="cpu")
+    ordered = sizes.cpu().double()[order]
+    certain = torch.zeros(len(order), dtype=torch.bool, device="cpu")
+    chance = torch.ones(len(order), dtype=torch.float64, device="cpu")
     while int(certain.sum()) < count:
         chance = ordered * ((count - certain.sum()) / ordered[~certain].sum())
         chance[certain] = 1.0
@@ -60,8 +60,10 @@ def drawn_by_size(sizes: Tensor, count: int, generator: torch.Generator) -> tupl
         if not more.any():
             break
         certain |= more
-    steps = (chance.cumsum(0) + torch.rand((), dtype=torch.float64, generator=generator)).floor()
-    drawn = certain | (steps.diff(prepend=torch.zeros(1, dtype=torch.float64)) > 0)
+    steps = (
+        chance.cumsum(0) + torch.rand((), dtype=torch.float64, generator=generator, device="cpu")
+    ).floor()
+    drawn = certain | (steps.diff(prepend=torch.zeros(1, dtype=torch.float64, device="cpu")) > 0)
     return order[drawn], chance[drawn].clamp(max=1.0)
 
 

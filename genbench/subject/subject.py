@@ -317,12 +317,12 @@ class Subject(SharedParts):
     # -- training data -------------------------------------------------------------------------------
 
     def batches(self, batch_size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """The training set in a fixed order, as private copies."""
+        """The training set in a fixed order, as private copies; read and prepared batch by batch."""
         self.used.add("training_data")
         size = self._batch_size if batch_size is None else batch_size
-        for start in range(0, self.m, size):
-            rows = slice(start, start + size)
-            yield self._network.inputs[rows].clone(), self._network.labels[rows].clone()
+        parts = [slice(start, start + size) for start in range(0, self.m, size)]
+        for rows, inputs in zip(parts, self._network.inputs.stream(parts, private=True), strict=True):
+            yield inputs, self._network.labels[rows].clone()
 
     def labels(self) -> Tensor:
         """Training labels, (m,) int64."""

@@ -101,8 +101,10 @@ def _speed(name: str, rate: float) -> Speed:
     backbone = item.load(request)
     network = AdaptedNetwork(backbone.module, backbone.feature_width, 50, 0)
     batch = max(2, _PIXELS // side**2)
-    images = backbone.preprocess(torch.randint(0, 256, (batch, 3, side, side), dtype=torch.uint8))
-    labels = torch.arange(batch) % 50
+    images = backbone.preprocess(
+        torch.randint(0, 256, (batch, 3, side, side), dtype=torch.uint8, device="cpu")
+    )
+    labels = torch.arange(batch, device="cpu") % 50
     optimizer = torch.optim.AdamW(network.parameters(), lr=0.0)
 
     def forward() -> None:
@@ -142,7 +144,7 @@ def _rate() -> float:
     """Multiplications a second in a convolution, on one core."""
     import torch
 
-    images, kernel = torch.rand(8, 64, 28, 28), torch.rand(64, 64, 3, 3)
+    images, kernel = torch.rand(8, 64, 28, 28, device="cpu"), torch.rand(64, 64, 3, 3, device="cpu")
 
     def convolve() -> None:
         torch.nn.functional.conv2d(images, kernel, padding=1)
