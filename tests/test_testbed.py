@@ -356,7 +356,7 @@ def test_a_subject_is_the_adapted_network_its_start_and_the_seen_training_set(qu
     assert loaded.classes == 10
     assert sorted(set(loaded.labels.tolist())) == list(range(10))
     with torch.no_grad():
-        accuracy = (loaded.model(loaded.inputs).argmax(dim=1) == loaded.labels).double().mean()
+        accuracy = (loaded.model(loaded.inputs[:]).argmax(dim=1) == loaded.labels).double().mean()
     assert float(accuracy) == pytest.approx(result["train_accuracy"], abs=1e-9)
     pretrained = load_registry().get("backbones", subject.label).item.load(BackboneRequest()).module
     assert loaded.initial_model is not None

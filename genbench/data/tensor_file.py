@@ -29,7 +29,7 @@ _TYPES = {
     "F64": torch.float64,
 }
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
-_RELEASED = 2**26
+_RELEASED = 2**24
 """Bytes that are read before the pages they lie on are given back: resident memory stays below about this."""
 _CPU = torch.device("cpu")
 
@@ -72,7 +72,8 @@ class RowFile:
                 raise IndexError(f"rows {numbers.min()} to {numbers.max()} of a file that has {len(self)}")
             out = torch.empty(len(numbers), self._row, dtype=torch.uint8, device=_CPU)
             np.take(self._bytes, numbers, axis=0, out=out.numpy(), mode="clip")  # unlike "raise", no buffer
-        self._give_back(out.numel())
+        # Around a page that is read many more are mapped, so that scattered rows soon map the whole file.
+        self._give_back(out.numel() if isinstance(rows, slice) else _RELEASED)
         return out.view(self.dtype).reshape(len(out), *self.shape[1:])
 
     def batch(self, indices: Tensor) -> Tensor:
@@ -81,7 +82,7 @@ class RowFile:
 
     def _give_back(self, read: int) -> None:
         self._read += read
-        if self._read >= _RELEASED and hasattr(mmap, "MADV_DONTNEED"):
+        if self._read >= _RELEASED and len(self._map) > _RELEASED and hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
             self._read = 0
 
