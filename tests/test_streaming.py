@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from made_collection import write_collection
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import genbench
+from genbench.collection.plan import plan_collection
+from genbench.collection.steps import load_network
+from genbench.collection.suite import CollectionSuite
 from genbench.data.tensor_file import Joined, RowFile, write_rows
 from genbench.engine.cells import Cell, Outcome, Status
 from genbench.engine.steps import load_step
@@ -249,7 +253,8 @@ def default_is_meta() -> Iterator[None]:
 
 def computed(store: Store, cell: Cell) -> None:
     parents = {name: store.folder(key) for name, key in cell.sources.items()}
-    result = load_step(cell.step.function, cell.inputs)(cell.inputs, parents, store.stage(cell.key))
+    inputs = {**cell.inputs, **({"how": cell.how} if cell.how else {})}
+    result = load_step(cell.step.function, inputs)(inputs, parents, store.stage(cell.key))
     store.commit(cell, Outcome(Status.OK, result=result), {}, surely=False)
 
 
@@ -292,3 +297,18 @@ def test_a_published_backbone_and_its_preprocessing_name_their_device() -> None:
     images = torch.zeros(2, 3, 16, 16, dtype=torch.uint8, device="cpu")
     with torch.inference_mode():
         assert backbone.module(backbone.preprocess(images)).isfinite().all()
+
+
+def test_collections_name_their_device(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    suite = load_suite(str(write_collection(tmp_path)))
+    assert isinstance(suite, CollectionSuite)
+    request.getfixturevalue("default_is_meta")
+    plan = plan_collection(suite)
+    with Store(tmp_path / "store") as store:
+        one = plan.networks[0]
+        for cell in (plan.training_data, one.network):
+            computed(store, cell)
+        folders = (store.folder(one.network.key), store.folder(plan.training_data.key))
+        network = load_network(one.label, *folders)
+        assert network.finite_outputs
+        assert network.inputs.shape == (40, 3, 2, 2)
