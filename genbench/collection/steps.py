@@ -124,8 +124,7 @@ def _save(model: nn.Module, file: Path) -> None:
 
 def _tried(model: nn.Module, name: str, spec: str, training: Path) -> dict[str, Any]:
     """Classes, and how a few training images are told; a network that cannot take them is refused here."""
-    images, labels = (RowFile(training / _DATA, name) for name in ("images", "labels"))
-    images, labels = images[:_TRIED], labels[:]
+    images, labels = RowFile(training / _DATA, "images")[:_TRIED], RowFile(training / _DATA, "labels")[:]
     shape = "×".join(map(str, images.shape[1:]))
     who = f"network {name} of {spec}"
     try:

@@ -265,8 +265,8 @@ def _image_data(
                 f"the files in {folder} are damaged: labels and images do not agree; fetch them again."
             )
         images, labels = np.ascontiguousarray(images), place[labels]
-        digest.update(images)  # as they lie in memory: no copy
-        digest.update(labels.astype("<i8"))
+        digest.update(images.data)  # as they lie in memory: no copy
+        digest.update(labels.astype("<i8").data)
         splits.append(
             TensorImages(
                 torch.tensor(images, device="cpu"), torch.tensor(labels, dtype=torch.int64, device="cpu")
