@@ -15,7 +15,6 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from genbench.data.images import TensorImages
 from genbench.errors import UserError
 from genbench.plugin.offers import Backbone, BackboneRequest
 from genbench.zoo import clip, efficientnet, lite, timm_models
@@ -104,8 +103,7 @@ def raw_images(count: int = 2, height: int = 40, width: int = 48) -> Tensor:
 
 
 def features_of(loaded: LoadedBackbone, count: int = 1) -> Tensor:
-    images = TensorImages(raw_images(count), torch.zeros(count, dtype=torch.int64))
-    return extract_features(loaded, images)
+    return torch.cat(list(extract_features(loaded, raw_images(count))))
 
 
 class TestCounts:
@@ -291,7 +289,7 @@ class TestLite:
         head = EfficientNet.from_pretrained(f"efficientnet-lite{size}", weights_path=path)._fc
         photo = torch.from_numpy(load_sample_image("china.jpg").copy()).permute(2, 0, 1)[None]
         loaded = ALL[f"lite:{size}"].load(BackboneRequest())
-        features = extract_features(loaded, TensorImages(photo, torch.zeros(1, dtype=torch.int64)))
+        (features,) = extract_features(loaded, photo)
         assert names[int(head(features).argmax())] == "palace"
 
     def test_random_weights_from_a_local_file_come_first(self, folder: Path) -> None:
@@ -458,16 +456,15 @@ class _Means(nn.Module):
 class TestExtractFeatures:
     backbone = LoadedBackbone("means", _Means().eval(), lambda raw: raw.float(), 3, 0, "")
 
-    def test_features_follow_the_indices(self) -> None:
-        split = TensorImages(raw_images(7), torch.arange(7))
-        everything = extract_features(self.backbone, split, batch_size=3)
-        assert torch.allclose(everything, split.images.float().mean((2, 3)))
-        chosen = extract_features(self.backbone, split, batch_size=2, indices=[6, 0, 3])
-        assert torch.equal(chosen, everything[[6, 0, 3]])
-        assert extract_features(self.backbone, split, indices=[]).shape == (0, 3)
+    def test_features_follow_the_images(self) -> None:
+        images = raw_images(7)
+        batches = list(extract_features(self.backbone, images, batch_size=3))
+        assert [len(batch) for batch in batches] == [3, 3, 1]
+        assert torch.allclose(torch.cat(batches), images.float().mean((2, 3)))
+        assert list(extract_features(self.backbone, images[:0])) == []
 
     def test_a_head_can_be_trained_on_them(self) -> None:
-        features = extract_features(self.backbone, TensorImages(raw_images(2), torch.arange(2)))
+        (features,) = extract_features(self.backbone, raw_images(2))
         head = nn.Linear(3, 2)
         head(features).sum().backward()
         assert head.weight.grad is not None
@@ -475,12 +472,19 @@ class TestExtractFeatures:
     def test_training_mode_is_refused(self) -> None:
         training = LoadedBackbone("means", _Means().train(), lambda raw: raw.float(), 3, 0, "")
         with pytest.raises(ValueError, match="training mode"):
-            extract_features(training, TensorImages(raw_images(1), torch.zeros(1, dtype=torch.int64)))
+            list(extract_features(training, raw_images(1)))
 
-    def test_an_error_while_reading_is_the_callers(self) -> None:
-        split = TensorImages(raw_images(3), torch.arange(3))
-        with pytest.raises(IndexError):
-            extract_features(self.backbone, split, batch_size=1, indices=[0, 99])
+    def test_an_error_while_preparing_ahead_is_the_callers(self) -> None:
+        def prepare(raw: Tensor) -> Tensor:
+            if raw.max() == 255:
+                raise ArithmeticError("white")
+            return raw[..., ::2].float()  # another size, so that a thread prepares
+
+        images = raw_images(3).clamp(max=254)
+        images[2] = 255
+        backbone = LoadedBackbone("means", _Means().eval(), prepare, 3, 0, "")
+        with pytest.raises(ArithmeticError, match="white"):
+            list(extract_features(backbone, images, batch_size=1))
 
 
 def test_listing_imports_no_heavy_library() -> None:

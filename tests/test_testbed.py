@@ -17,11 +17,12 @@ from genbench.engine.store import Store, read_manifest
 from genbench.errors import UserError
 from genbench.plugin.offers import BackboneRequest
 from genbench.plugin.registry import load_registry
+from genbench.subject.inputs import Inputs
 from genbench.suites import load_suite, read_suite
 from genbench.testbed.adaptation import AdaptedNetwork, adapt, read_state, rounded_state
 from genbench.testbed.cube import read_cube
 from genbench.testbed.heads import fit_heads
-from genbench.testbed.images import augment
+from genbench.testbed.images import turned, turns
 from genbench.testbed.judged import judge
 from genbench.testbed.kappa import conflict_kappa
 from genbench.testbed.plan import plan_testbed
@@ -121,6 +122,10 @@ def test_quick_cells_are_never_full_ones() -> None:
 # -- images ------------------------------------------------------------------------------------------
 
 
+def augment(images: torch.Tensor, seed: int) -> torch.Tensor:
+    return turned(images, turns(len(images), seed))
+
+
 def test_augmentation_is_seeded_and_moves_every_image_a_little() -> None:
     data = load_registry().get("datasets", "glyphs").item
     from genbench.plugin.offers import DataRequest
@@ -140,21 +145,21 @@ def test_augmentation_is_seeded_and_moves_every_image_a_little() -> None:
 def test_half_of_the_images_are_flipped() -> None:
     left = torch.zeros(400, 1, 32, 32, dtype=torch.uint8)
     left[..., :8] = 255
-    turned = augment(left, 3).float()
-    flipped = turned[..., 16:].sum(dim=(1, 2, 3)) > turned[..., :16].sum(dim=(1, 2, 3))
+    found = augment(left, 3).float()
+    flipped = found[..., 16:].sum(dim=(1, 2, 3)) > found[..., :16].sum(dim=(1, 2, 3))
     assert 0.4 < float(flipped.double().mean()) < 0.6
 
 
 # -- adaptation --------------------------------------------------------------------------------------
 
 
-def small_task() -> tuple[AdaptedNetwork, torch.Tensor, torch.Tensor]:
+def small_task() -> tuple[AdaptedNetwork, Inputs, torch.Tensor]:
     torch.manual_seed(0)
     backbone = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.LazyLinear(8))
     images = torch.randn(48, 3, 8, 8)
     backbone(images[:2])
     backbone.eval()
-    return AdaptedNetwork(backbone, 8, 3, seed=1), images, torch.arange(48) % 3
+    return AdaptedNetwork(backbone, 8, 3, seed=1), Inputs(images), torch.arange(48) % 3
 
 
 def test_adaptation_is_a_function_of_its_seed() -> None:
@@ -351,7 +356,7 @@ def test_a_subject_is_the_adapted_network_its_start_and_the_seen_training_set(qu
     assert loaded.classes == 10
     assert sorted(set(loaded.labels.tolist())) == list(range(10))
     with torch.no_grad():
-        accuracy = (loaded.model(loaded.inputs).argmax(dim=1) == loaded.labels).double().mean()
+        accuracy = (loaded.model(loaded.inputs[:]).argmax(dim=1) == loaded.labels).double().mean()
     assert float(accuracy) == pytest.approx(result["train_accuracy"], abs=1e-9)
     pretrained = load_registry().get("backbones", subject.label).item.load(BackboneRequest()).module
     assert loaded.initial_model is not None

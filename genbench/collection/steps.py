@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -21,6 +21,7 @@ from genbench.collection.step_types import (
 from genbench.collection.training_data import given_images, prepared_images
 from genbench.collection.user_code import UserFunction, call, users_code, write_code
 from genbench.collection.weight_files import load_weights, read_weights
+from genbench.data.tensor_file import RowFile, write_rows
 from genbench.engine.steps import read_result
 from genbench.errors import UserError, described, one_line
 from genbench.keys import file_hash
@@ -35,19 +36,23 @@ _INITIAL = "initial.safetensors"
 _CODE = "code.zip"
 _TRIED = 512
 """Training examples on which a network is tried out."""
+_WRITTEN = 256
+"""Training examples that are written at a time."""
 
 
 def training_data(inputs: TrainingInputs, parents: Mapping[str, Path], out: Path) -> TrainingResult:
     """Store the training set as the networks take it."""
     how = inputs.how
     assert how is not None
+    images: Iterable[Tensor]
     if how.function is not None:
-        images, labels = given_images(_unchanged(how.function, inputs.code))
+        given, labels = given_images(_unchanged(how.function, inputs.code))
+        images = given.split(_WRITTEN)
     else:
         assert how.dataset is not None
         images, labels = prepared_images(how.dataset, inputs.data.given())
-    save_file({"images": images.contiguous(), "labels": labels.contiguous()}, out / _DATA)
-    return TrainingResult(size=len(labels), shape=list(images.shape[1:]))
+    shape = write_rows(out / _DATA, "images", images, len(labels), {"labels": labels})
+    return TrainingResult(size=len(labels), shape=list(shape[1:]))
 
 
 def take_network(inputs: NetworkInputs, parents: Mapping[str, Path], out: Path) -> NetworkResult:
@@ -82,13 +87,12 @@ def load_network(name: str, network: Path, training: Path) -> TrainedNetwork:
         built.load_state_dict({key: value.clone() for key, value in load_file(network / file).items()})
         return built.eval()
 
-    data = load_file(training / _DATA)
     return TrainedNetwork(
         name=name,
         final=model(_FINAL),
         initial=model(_INITIAL) if (network / _INITIAL).is_file() else None,
-        inputs=Inputs(data["images"].clone()),
-        labels=data["labels"].clone(),
+        inputs=Inputs(RowFile(training / _DATA, "images")),
+        labels=RowFile(training / _DATA, "labels")[:],
         classes=result.classes,
         hyperparameters=result.hyperparameters,
     )
@@ -118,7 +122,7 @@ def _built(spec: str, cell: Path, hyperparameters: Mapping[str, Setting], name: 
             with zipfile.ZipFile(cell / _CODE) as archive:
                 archive.extractall(folder)
         builder = UserFunction(spec, str(Path(folder) / Path(spec.rpartition(":")[0]).name))
-        with users_code(builder) as build:
+        with users_code(builder) as build, torch.device("cpu"):
             model = call(builder, build, hyperparameters, f"network {name}")
     if not isinstance(model, nn.Module):
         raise UserError(
@@ -137,8 +141,7 @@ def _tried(model: nn.Module, name: str, spec: str, training: Path) -> tuple[int,
 
     A network that cannot take them is refused here.
     """
-    data = load_file(training / _DATA)
-    images, labels = data["images"][:_TRIED], data["labels"]
+    images, labels = RowFile(training / _DATA, "images")[:_TRIED], RowFile(training / _DATA, "labels")[:]
     shape = "×".join(map(str, images.shape[1:]))
     who = f"network {name} of {spec}"
     try:

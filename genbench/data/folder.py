@@ -111,7 +111,7 @@ def _split(classes: Sequence[Sequence[Path]], side: int | None) -> FileImages:
     labels = [label for label, paths in enumerate(classes) for _ in paths]
     return FileImages(
         paths=[str(path) for paths in classes for path in paths],
-        labels=torch.tensor(labels, dtype=torch.int64),
+        labels=torch.tensor(labels, dtype=torch.int64, device="cpu"),
         decode=partial(_decode, side=side),
     )
 

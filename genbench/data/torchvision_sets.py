@@ -265,8 +265,13 @@ def _image_data(
                 f"the files in {folder} are damaged: labels and images do not agree; fetch them again."
             )
         images, labels = np.ascontiguousarray(images), place[labels]
-        digest.update(images.tobytes() + labels.astype("<i8").tobytes())
-        splits.append(TensorImages(torch.tensor(images), torch.tensor(labels, dtype=torch.int64)))
+        digest.update(images.data)  # as they lie in memory: no copy
+        digest.update(labels.astype("<i8").data)
+        splits.append(
+            TensorImages(
+                torch.tensor(images, device="cpu"), torch.tensor(labels, dtype=torch.int64, device="cpu")
+            )
+        )
     class_names = tuple(names[i] for i in order)
     digest.update("\n".join(class_names).encode())
     return ImageData(splits[0], splits[1], class_names, digest.hexdigest())

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-__all__ = ["Inputs"]
+from genbench.subject.ahead import one_ahead
+
+__all__ = ["Inputs", "Rows"]
+
+
+class Rows(Protocol):
+    """Raw inputs by their row numbers: a tensor, or a file whose rows are read when they are asked for."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its rows come out, and where row numbers must be."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice | Tensor, /) -> Tensor: ...
 
 
 class Inputs:
@@ -20,7 +36,7 @@ class Inputs:
 
     def __init__(
         self,
-        raw: Tensor,
+        raw: Tensor | Rows,
         prepare: Callable[[Tensor], Tensor] | None = None,
         *,
         device: torch.device | None = None,
@@ -36,18 +52,35 @@ class Inputs:
 
     def __getitem__(self, rows: slice | Tensor) -> Tensor:
         """The inputs of these rows, prepared, in memory of their own where they had to be."""
+        chosen = self._chosen(rows)
+        prepared = chosen if self._prepare is None else self._prepare(chosen)
+        return prepared.to(self.device)
+
+    def _chosen(self, rows: slice | Tensor) -> Tensor:
         if self._rows is not None:
             rows = self._rows[rows]
         elif isinstance(rows, Tensor):
             rows = rows.to(self._raw.device)
-        chosen = self._raw[rows]
-        prepared = chosen if self._prepare is None else self._prepare(chosen)
-        return prepared.to(self.device)
+        return self._raw[rows]
+
+    def private(self, rows: slice | Tensor) -> Tensor:
+        """The inputs of these rows in memory that nothing else uses, free to change."""
+        found = self[rows]
+        kept = isinstance(self._raw, Tensor) and (
+            found.untyped_storage().data_ptr() == self._raw.untyped_storage().data_ptr()
+        )
+        # A grey image may have come out as one plane that stands for three.
+        return found.clone() if kept or not found.is_contiguous() else found
+
+    def stream(self, parts: Iterable[slice | Tensor], *, private: bool = False) -> Iterator[Tensor]:
+        """The inputs of each of `parts`; the next is prepared while one is in use, where that takes long."""
+        give = self.private if private else self.__getitem__
+        # Handing a batch over costs more than scaling the values of small images.
+        return one_ahead(give, parts) if self._resizes else map(give, parts)
 
     def split(self, size: int) -> Iterator[Tensor]:
         """All inputs in their order, `size` at a time."""
-        for start in range(0, len(self), size):
-            yield self[start : start + size]
+        return self.stream(slice(start, start + size) for start in range(0, len(self), size))
 
     def chosen(self, rows: Tensor) -> Inputs:
         """These rows alone, in this order; nothing is prepared yet."""
@@ -62,6 +95,12 @@ class Inputs:
     @cached_property
     def _first(self) -> Tensor:
         return self[:1]
+
+    @cached_property
+    def _resizes(self) -> bool:
+        if self._prepare is None or not len(self):
+            return False
+        return self._first.shape[-2:] != self._chosen(slice(1)).shape[-2:]
 
     @property
     def shape(self) -> torch.Size:

@@ -156,7 +156,7 @@ class Subject(SharedParts):
         cls,
         model: nn.Module,
         *,
-        data: tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]],
+        data: tuple[Tensor | Inputs, Tensor] | Iterable[tuple[Tensor, Tensor]],
         initial: nn.Module | None = None,
         classes: int | None = None,
         name: str = "network",
@@ -169,7 +169,10 @@ class Subject(SharedParts):
         Parameters
         ----------
         model : the trained network; it is copied and put into eval mode.
-        data : the training set as tensors (inputs, labels), or an iterable of such batches.
+        data : the training set as tensors (inputs, labels), or an iterable of such batches. Either is copied
+            once and kept: what the caller does to its tensors later changes no reading. Where that is too
+            much, give `genbench.subject.inputs.Inputs` in place of the inputs, for example of a mapped file:
+            they are read batch by batch and must not change.
         initial : the network as its training started; None makes measures that need it not applicable.
         classes : number of classes; by default the width of the network's output.
         """
@@ -182,7 +185,7 @@ class Subject(SharedParts):
             name=name,
             final=model,
             initial=None if initial is None else copy.deepcopy(initial).eval(),
-            inputs=Inputs(inputs),
+            inputs=inputs,
             labels=labels,
             classes=classes,
             recorded=trace,
@@ -317,12 +320,15 @@ class Subject(SharedParts):
     # -- training data -------------------------------------------------------------------------------
 
     def batches(self, batch_size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """The training set in a fixed order, as private copies; without a size, in batches that fit."""
+        """The training set in a fixed order, as private copies; read and prepared batch by batch.
+
+        Without a size, in batches whose gradients fit into memory: 256 examples, fewer of a large network.
+        """
         self.used.add("training_data")
         size = fitting(self._network, self._batch_size) if batch_size is None else batch_size
-        for start in range(0, self.m, size):
-            rows = slice(start, start + size)
-            yield self._network.inputs[rows].clone(), self._network.labels[rows].clone()
+        parts = [slice(start, start + size) for start in range(0, self.m, size)]
+        for rows, inputs in zip(parts, self._network.inputs.stream(parts, private=True), strict=True):
+            yield inputs, self._network.labels[rows].clone()
 
     def labels(self) -> Tensor:
         """Training labels, (m,) int64."""
@@ -350,7 +356,8 @@ class Subject(SharedParts):
         self.used.update({"gradients", "training_data"})
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         product = [torch.zeros_like(p) for p in parameters]
-        for inputs, labels in self.batches():
+        # Of a graph of the gradient as much again is kept.
+        for inputs, labels in self.batches(fitting(self._network, self._batch_size, copies=2)):
             with double_backward():
                 loss = nn.functional.cross_entropy(self.model(inputs), labels, reduction="sum") / self.m
                 gradient = torch.autograd.grad(loss, parameters, create_graph=True)
@@ -374,20 +381,26 @@ def _or_raise(folded: FoldedNetwork | NotApplicable) -> FoldedNetwork:
     return folded
 
 
-def _gathered(data: tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+def _gathered(
+    data: tuple[Tensor | Inputs, Tensor] | Iterable[tuple[Tensor, Tensor]],
+) -> tuple[Inputs, Tensor]:
+    inputs: Tensor | Inputs
     if (
         isinstance(data, tuple)
         and len(data) == 2
-        and isinstance(data[0], Tensor)
+        and isinstance(data[0], (Tensor, Inputs))
         and isinstance(data[1], Tensor)
     ):
-        inputs, labels = data[0], data[1]
+        inputs, labels = data[0], data[1].detach().clone()
+        inputs = inputs.detach().clone() if isinstance(inputs, Tensor) else inputs
     else:
         batches: list[Any] = list(data)
         if not batches:
             raise ValueError("data is empty; give (inputs, labels) or a non-empty iterable of batches")
-        inputs = torch.cat([batch[0] for batch in batches])
-        labels = torch.cat([batch[1] for batch in batches])
+        # Joining copies.
+        inputs = torch.cat([batch[0].detach() for batch in batches])
+        labels = torch.cat([batch[1].detach() for batch in batches])
     if len(inputs) != len(labels):
         raise ValueError(f"data has {len(inputs)} inputs but {len(labels)} labels")
-    return inputs.detach().clone(), labels.detach().clone().long()
+    found = Inputs(inputs) if isinstance(inputs, Tensor) else inputs
+    return found, labels.to(found.device).long()

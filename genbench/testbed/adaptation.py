@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from genbench.errors import UserError
+from genbench.subject.inputs import Inputs
 from genbench.testbed.step_types import AdaptationRecipe
 
 __all__ = ["AdaptedNetwork", "Trace", "adapt", "read_state", "rounded_state"]
@@ -28,7 +29,7 @@ class AdaptedNetwork(nn.Module):
         self.backbone = backbone
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.head = nn.Linear(feature_width, classes)
+            self.head = nn.Linear(feature_width, classes, device="cpu")  # drawn alike for every device
 
     def forward(self, images: Tensor) -> Tensor:
         """(n, classes) logits."""
@@ -50,13 +51,17 @@ class Trace:
 
     def tensors(self) -> dict[str, Tensor]:
         """By name, float64."""
-        return {name: torch.tensor(values, dtype=torch.float64) for name, values in vars(self).items()}
+        return {
+            name: torch.tensor(values, dtype=torch.float64, device="cpu")
+            for name, values in vars(self).items()
+        }
 
 
-def adapt(network: AdaptedNetwork, images: Tensor, labels: Tensor, recipe: AdaptationRecipe) -> Trace:
-    """Fine-tune `network` in place on preprocessed `images`; the order of batches is a function of the seed.
+def adapt(network: AdaptedNetwork, images: Inputs, labels: Tensor, recipe: AdaptationRecipe) -> Trace:
+    """Fine-tune `network` in place, where it is; the order of batches is a function of the seed.
 
-    AdamW with a one-epoch warm-up and a cosine decay, early stopping on the training loss.
+    AdamW with a one-epoch warm-up and a cosine decay, early stopping on the training loss. Of the images only
+    the batch in use and the next one are held preprocessed.
     """
     frozen = recipe.method == "frozen"
     for parameter in network.backbone.parameters():
@@ -75,20 +80,24 @@ def adapt(network: AdaptedNetwork, images: Tensor, labels: Tensor, recipe: Adapt
         pct_start=min(0.3, 1 / recipe.epochs),
         cycle_momentum=False,
     )
-    generator = torch.Generator().manual_seed(recipe.seed)
+    generator = torch.Generator("cpu").manual_seed(recipe.seed)
     trace = Trace([], [], [], [])
     best, since_best = float("inf"), 0
     for _ in range(recipe.epochs):
         # A frozen backbone keeps its batch norms' statistics too.
         network.train(not frozen)
         epoch = _Epoch(network)
-        for rows in torch.randperm(len(labels), generator=generator).tensor_split(batches_per_epoch):
-            logits = network(images[rows])
-            loss = F.cross_entropy(logits, labels[rows])
+        order = torch.randperm(len(labels), generator=generator, device="cpu")
+        batches = order.tensor_split(batches_per_epoch)
+        for rows, batch in zip(batches, images.stream(batches), strict=True):
+            truth = labels[rows].to(images.device)
+            logits = network(batch)
+            loss = F.cross_entropy(logits, truth)
             optimizer.zero_grad()
             loss.backward()
-            epoch.add(loss, logits, labels[rows])
-            optimizer.step()
+            epoch.add(loss, logits, truth)
+            with torch.device("cpu"):  # where AdamW counts its steps
+                optimizer.step()
             schedule.step()
         epoch.write(trace)
         since_best = 0 if trace.loss[-1] < best else since_best + 1
@@ -135,10 +144,10 @@ class _Epoch:
 
 
 def rounded_state(network: nn.Module) -> dict[str, Tensor]:
-    """The state of `network` in fp16, integers as they are; a `UserError` where fp16 cannot hold a value."""
+    """The state in fp16, integers as they are, on the CPU; a `UserError` where fp16 cannot hold a value."""
     state = {}
     for name, value in network.state_dict().items():
-        small = value.half() if value.is_floating_point() else value
+        small = (value.half() if value.is_floating_point() else value).cpu()
         if value.is_floating_point() and not bool(small.isfinite().all()):
             raise UserError(
                 f"adaptation diverged: {name} has a value that fp16 cannot hold; lower adapt.learning_rate"

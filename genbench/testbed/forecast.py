@@ -28,6 +28,13 @@ _HEAD_SECONDS = 2.6e-8
 _AUTOENCODER_SECONDS = 45.0
 _REFERENCE_RATE = 3.0e10
 """Multiplications a second of one core, as `_rate` measures them, where the constants above were taken."""
+_KEPT = 78 * 2**20
+"""Bytes that a training step of EfficientNet-Lite0 (`_KEPT_WEIGHTS`) keeps of an image of 224 pixels."""
+_KEPT_WEIGHTS = 4_652_008
+_PROCESS = 2**28
+"""Bytes of a process with torch and a small network."""
+_LOOSE = 1.25
+"""What a heap holds of what a step of training needs: free pieces between others cannot be given back."""
 _NOMINAL_COUNTS = {"cifar100": (500, 100), "cifar10": (5000, 1000), "imagenet100": (1300, 50)}
 """Training and held-out images per class of data sets that may not be on this machine."""
 
@@ -43,6 +50,8 @@ class Speed:
     feature_width: int
     side: int
     weights: int
+    kept: int
+    """Bytes that a training step keeps of one image until its backward pass."""
     measured: bool
 
 
@@ -91,18 +100,23 @@ def _speed(name: str, rate: float) -> Speed:
     if not item.available(request).ready:
         weights = item.weight_count or 30_000_000
         guess = weights * _MULTIPLICATIONS_PER_WEIGHT * (side / 224) ** 2 / rate
-        return Speed(
-            guess, guess * _TRAINING_FACTOR, item.feature_width or 1024, side, weights, measured=False
-        )
+        # Layers and widths both grow with the weights, activations with the root of their product.
+        kept = _KEPT * (side / 224) ** 2 * (weights / _KEPT_WEIGHTS) ** 0.5
+        width = item.feature_width or 1024
+        return Speed(guess, guess * _TRAINING_FACTOR, width, side, weights, kept=int(kept), measured=False)
     import torch
 
+    from genbench.subject.inputs import Inputs
+    from genbench.subject.subject import TrainedNetwork
     from genbench.testbed.adaptation import AdaptedNetwork
 
     backbone = item.load(request)
     network = AdaptedNetwork(backbone.module, backbone.feature_width, 50, 0)
     batch = max(2, _PIXELS // side**2)
-    images = backbone.preprocess(torch.randint(0, 256, (batch, 3, side, side), dtype=torch.uint8))
-    labels = torch.arange(batch) % 50
+    images = backbone.preprocess(
+        torch.randint(0, 256, (batch, 3, side, side), dtype=torch.uint8, device="cpu")
+    )
+    labels = torch.arange(batch, device="cpu") % 50
     optimizer = torch.optim.AdamW(network.parameters(), lr=0.0)
 
     def forward() -> None:
@@ -115,6 +129,7 @@ def _speed(name: str, rate: float) -> Speed:
         optimizer.step()
 
     network.eval()
+    kept = TrainedNetwork(name, network, None, Inputs(images), labels, 50).bytes_per_example
     forward_seconds = _timed(forward) / batch
     network.train()
     return Speed(
@@ -123,6 +138,7 @@ def _speed(name: str, rate: float) -> Speed:
         backbone.feature_width,
         side,
         backbone.weight_count,
+        kept,
         measured=True,
     )
 
@@ -142,7 +158,7 @@ def _rate() -> float:
     """Multiplications a second in a convolution, on one core."""
     import torch
 
-    images, kernel = torch.rand(8, 64, 28, 28), torch.rand(64, 64, 3, 3)
+    images, kernel = torch.rand(8, 64, 28, 28, device="cpu"), torch.rand(64, 64, 3, 3, device="cpu")
 
     def convolve() -> None:
         torch.nn.functional.conv2d(images, kernel, padding=1)
@@ -165,7 +181,8 @@ def forecast_cells(
 
 def _images(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:
     size = counts[cell.inputs["part"]] * _image_bytes(suite)
-    return CellForecast(1.0 + size / 2**28, disk_bytes=size, memory_bytes=2 * size)
+    # Data sets of small images are read whole, a byte a value; what is chosen is written part by part.
+    return CellForecast(1.0 + size / 2**28, disk_bytes=size, memory_bytes=_PROCESS + min(size, 2**29))
 
 
 def _image_bytes(suite: TestbedSuite) -> int:
@@ -179,8 +196,11 @@ def _noise(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping
     levels, pixels = len(suite.testbed.ssim) - 1, counts["heldout"] * _image_bytes(suite)
     fitting = _AUTOENCODER_SECONDS if suite.testbed.degradation == "autoencoder" else 5.0
     # Calibration degrades and compares every held-out image a few times at each level.
+    learnt = min(3000, counts["seen"] + counts["unseen"]) * _image_bytes(suite)
     return CellForecast(
-        fitting + 3e-7 * pixels * levels, disk_bytes=pixels * (levels + 1), memory_bytes=3 * pixels
+        fitting + 3e-7 * pixels * levels,
+        disk_bytes=pixels * (levels + 1),
+        memory_bytes=_PROCESS + 5 * learnt + 2**28,
     )
 
 
@@ -189,8 +209,11 @@ def _adapted(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mappi
     epochs = suite.adapt.epochs
     each = speed.forward if suite.adapt.method == "frozen" else speed.training
     passes = counts["seen"] * epochs
-    prepared = counts["seen"] * 3 * speed.side**2 * 4
-    return CellForecast(1.0 + passes * each, passes, speed.weights * 2, prepared + speed.weights * 16 + 2**30)
+    # A frozen backbone keeps nothing, but runs as large a batch at the end as features are taken in.
+    step = speed.kept * suite.adapt.batch_size * _LOOSE if suite.adapt.method == "finetune" else 0
+    # Weights, gradients, both moments of AdamW, the sum of an epoch's gradients; what was loaded.
+    memory = _PROCESS + speed.weights * 4 * 6 + int(max(step, _features_bytes(speed)))
+    return CellForecast(1.0 + passes * each, passes, speed.weights * 2, memory)
 
 
 def _features(
@@ -199,9 +222,13 @@ def _features(
     assert speed is not None
     images = counts["heldout"] if cell.inputs["level"] is not None else counts["seen"] + counts["unseen"]
     size = images * speed.feature_width * 4
-    return CellForecast(
-        0.3 + images * speed.forward, images, size, size + images * _image_bytes(suite) + 2**30
-    )
+    memory = _PROCESS + speed.weights * 4 * 2 + _features_bytes(speed)
+    return CellForecast(0.3 + images * speed.forward, images, size, memory)
+
+
+def _features_bytes(speed: Speed) -> int:
+    """Of a forward pass of 64 images: about a tenth of what their backward passes would keep."""
+    return 64 * speed.kept // 10
 
 
 def _evidence(

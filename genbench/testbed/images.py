@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -12,9 +14,10 @@ from genbench.keys import derive_seed
 from genbench.plugin.offers import DataRequest
 from genbench.plugin.registry import load_registry
 
-__all__ = ["augment", "chosen_images", "load_data"]
+__all__ = ["chosen_images", "chosen_rows", "load_data", "turned", "turns"]
 
-_BATCH = 256
+_BATCH = 64
+"""Images that are decoded, resized or turned at a time."""
 
 
 def load_data(dataset: str, seen: int, unseen: int, seed: int) -> ImageData:
@@ -29,24 +32,30 @@ def load_data(dataset: str, seen: int, unseen: int, seed: int) -> ImageData:
     return data
 
 
-def chosen_images(
-    split: ImageSplit, classes: range, per_class: int | None, side: int | None, seed: int
-) -> tuple[Tensor, Tensor]:
-    """Images (n, c, h, w) uint8 and labels of `classes`, at most `per_class` of each, drawn by `seed`."""
+def chosen_rows(split: ImageSplit, classes: range, per_class: int | None, seed: int) -> Tensor:
+    """Row numbers of the images of `classes`, at most `per_class` of each, drawn by `seed`."""
     labels = split.labels
     rows = ((labels >= classes.start) & (labels < classes.stop)).nonzero()[:, 0]
-    if per_class is not None:
-        generator = torch.Generator().manual_seed(seed)
-        kept = []
-        for k in classes:
-            of_class = rows[labels[rows] == k]
-            kept.append(of_class[torch.randperm(len(of_class), generator=generator)[:per_class]])
-        rows = torch.cat(kept).sort().values if kept else rows
+    if per_class is None or not len(classes):
+        return rows
+    generator = torch.Generator("cpu").manual_seed(seed)
+    kept = []
+    for k in classes:
+        of_class = rows[labels[rows] == k]
+        order = torch.randperm(len(of_class), generator=generator, device="cpu")
+        kept.append(of_class[order[:per_class]])
+    return torch.cat(kept).sort().values
+
+
+def chosen_images(split: ImageSplit, rows: Tensor, side: int | None) -> Iterator[tuple[Tensor, Tensor]]:
+    """Images (n, c, h, w) uint8 of some of `rows` at a time, and these rows' places in `rows`.
+
+    The data set is never held as a whole, decoded or resized. Without rows, one empty part.
+    """
     if not len(rows):
-        sample = split.batch([0])
-        return sample.new_zeros(0, *sample.shape[1:]), labels[rows].clone()
-    images = torch.cat([_sized(split.batch(part), side) for part in rows.split(_BATCH)])
-    return images.contiguous(), labels[rows].clone()
+        yield split.batch([0])[:0], rows
+    for places in torch.arange(len(rows), device="cpu").split(_BATCH):
+        yield _sized(split.batch(rows[places]), side).contiguous(), places
 
 
 def _sized(images: Tensor, side: int | None) -> Tensor:
@@ -61,33 +70,33 @@ def _sized(images: Tensor, side: int | None) -> Tensor:
     return images[..., top : top + side, left : left + side]
 
 
-def augment(images: Tensor, seed: int) -> Tensor:
-    """Flip half of the images, rotate each by up to 20° and crop 80 to 100 % of it (004 Sec. 4).
+def turns(count: int, seed: int) -> Tensor:
+    """How each of `count` images is turned, a function of its row and `seed`: affine maps (count, 2, 3).
 
-    So that no pretrained model can have seen them. What happens to an image depends on its row and `seed`
-    alone.
+    Half of the images are flipped, each is rotated by up to 20° and cropped to 80 to 100 % (004 Sec. 4), so
+    that no pretrained model can have seen them. Made for all images at once, because the last bit of a cosine
+    may depend on where in a batch it stands.
     """
-    if not len(images):
-        return images
-    generator = torch.Generator().manual_seed(derive_seed("augment", seed) % 2**63)
-    draws = torch.rand(len(images), 5, generator=generator)
-    parts = zip(images.split(_BATCH), draws.split(_BATCH), strict=True)
-    return torch.cat([_augmented(part, draw) for part, draw in parts])
-
-
-def _augmented(images: Tensor, draws: Tensor) -> Tensor:
+    generator = torch.Generator("cpu").manual_seed(derive_seed("augment", seed) % 2**63)
+    draws = torch.rand(count, 5, generator=generator, device="cpu")
     flip = torch.where(draws[:, 0] < 0.5, -1.0, 1.0)
     angle = (draws[:, 1] * 2 - 1) * torch.pi / 9
     side = (0.8 + 0.2 * draws[:, 2]).sqrt()  # the scale is a share of the area
     shift = (draws[:, 3:] * 2 - 1) * (1 - side)[:, None]
     cos, sin = angle.cos() * side, angle.sin() * side
-    theta = torch.stack(
+    return torch.stack(
         [
             torch.stack([cos * flip, -sin, shift[:, 0]], dim=1),
             torch.stack([sin * flip, cos, shift[:, 1]], dim=1),
         ],
         dim=1,
     )
-    grid = F.affine_grid(theta, list(images.shape), align_corners=False)
-    turned = F.grid_sample(images.float(), grid, padding_mode="reflection", align_corners=False)
-    return turned.round_().clamp_(0, 255).to(torch.uint8)
+
+
+def turned(images: Tensor, maps: Tensor) -> Tensor:
+    """Images (n, c, h, w) uint8 under the maps of `turns`."""
+    if not len(images):
+        return images
+    grid = F.affine_grid(maps, list(images.shape), align_corners=False)
+    moved = F.grid_sample(images.float(), grid, padding_mode="reflection", align_corners=False)
+    return moved.round_().clamp_(0, 255).to(torch.uint8)

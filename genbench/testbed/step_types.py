@@ -139,12 +139,14 @@ class AdaptedResult(Result, frozen=True, kw_only=True):
     train_accuracy: float
 
 
-class FeatureInputs(Inputs, frozen=True, kw_only=True):
+class FeatureInputs(Inputs, frozen=True, kw_only=True, omit_defaults=True):
     """Of which images an adapted backbone's features are wanted."""
 
     backbone: str
     level: float | None
     """SSIM of the held-out images; None for the training images."""
+    autocast: bool = False
+    """Whether they are computed in bfloat16; the engine sets it, and leaves it out of the key where not."""
 
 
 class FeatureResult(Result, frozen=True, kw_only=True):

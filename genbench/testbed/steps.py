@@ -6,24 +6,25 @@ measures opens no file with anything held out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from genbench.data.images import TensorImages
+from genbench.data.tensor_file import Joined, RowFile, write_rows
+from genbench.engine.compute import autocast, compute_device
 from genbench.engine.steps import read_result
 from genbench.errors import UserError
 from genbench.plugin.offers import BackboneRequest, DegradationTask
 from genbench.plugin.registry import load_registry
-from genbench.subject.inputs import Inputs
+from genbench.subject.inputs import Inputs, Rows
 from genbench.subject.subject import TrainedNetwork
 from genbench.testbed.adaptation import AdaptedNetwork, adapt, read_state, rounded_state
 from genbench.testbed.degradations.calibrate import calibrate, degrade
-from genbench.testbed.images import augment, chosen_images, load_data
+from genbench.testbed.images import chosen_images, chosen_rows, load_data, turned, turns
 from genbench.testbed.judged import judge
 from genbench.testbed.step_types import (
     AdaptedResult,
@@ -51,6 +52,7 @@ __all__ = [
     "warm",
 ]
 
+_IMAGES = "images.safetensors"
 _BATCH = 64
 """Images in a forward pass. Fixed, because another size could change the last bit of a feature."""
 _NOISE_TRAINING = 3000
@@ -60,40 +62,58 @@ _NOISE_TRAINING = 3000
 def images(inputs: ImageInputs, parents: Mapping[str, Path], out: Path) -> ImageResult:
     """One part of the data: training images of the seen or the unseen classes, or the held-out images."""
     data = load_data(inputs.dataset, inputs.seen, inputs.unseen, inputs.seed)
-    seen, total, seed = inputs.seen, inputs.seen + inputs.unseen, inputs.seed
-    part = inputs.part
+    seen, total, part = inputs.seen, inputs.seen + inputs.unseen, inputs.part
     classes = {"seen": range(seen), "unseen": range(seen, total), "heldout": range(total)}[part]
     split = data.heldout if part == "heldout" else data.train
-    chosen, labels = chosen_images(split, classes, inputs.per_class, inputs.image_side, seed)
+    rows = chosen_rows(split, classes, inputs.per_class, inputs.seed)
+    labels = split.labels[rows]
+    parts = chosen_images(split, rows, inputs.image_side)
     if inputs.augment_unseen and part != "seen":
-        unseen = labels >= seen
-        chosen[unseen] = augment(chosen[unseen], seed + (part == "heldout"))
-    save_file({"images": chosen, "labels": labels}, out / "images.safetensors")
+        chosen = _turned(parts, labels >= seen, inputs.seed + (part == "heldout"))
+    else:
+        chosen = (pixels for pixels, _ in parts)
+    shape = write_rows(out / _IMAGES, "images", chosen, len(rows), {"labels": labels})
     return ImageResult(
         images=len(labels),
         class_names=list(data.class_names[classes.start : classes.stop]),
         data_hash=data.content_hash,
-        shape=list(chosen.shape[1:]),
+        shape=list(shape[1:]),
     )
 
 
+def _turned(parts: Iterator[tuple[Tensor, Tensor]], unseen: Tensor, seed: int) -> Iterator[Tensor]:
+    """The images of `parts`, those of unseen classes augmented."""
+    maps = turns(int(unseen.sum()), seed)
+    number = unseen.cumsum(0) - 1
+    for pixels, places in parts:
+        here = unseen[places]
+        pixels[here] = turned(pixels[here], maps[number[places][here]])
+        yield pixels
+
+
 def degraded_images(inputs: NoiseInputs, parents: Mapping[str, Path], out: Path) -> NoiseResult:
-    """The held-out images at every SSIM level, and how each level was reached."""
+    """The held-out images at every SSIM level, and how each level was reached.
+
+    They are stored, a byte a value on disk, and not made anew for each backbone. Of a dial only its tensors
+    can be kept, so that a cell of features would have to fit all dials again (40 s of processor time on
+    mini); and applying one costs more than reading what it gave (see `benchmarks/test_streaming.py`).
+    """
     method = load_registry().get("degradations", inputs.degradation).item
-    seen, seen_labels = _images(parents["seen"])
-    unseen, unseen_labels = _images(parents["unseen"])
-    pixels, labels = torch.cat([seen, unseen]), torch.cat([seen_labels, unseen_labels])
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(inputs.seed))
+    training = Joined([_pixels(parents["seen"]), _pixels(parents["unseen"])])
+    labels = torch.cat([_labels(parents["seen"]), _labels(parents["unseen"])])
+    generator = torch.Generator("cpu").manual_seed(inputs.seed)
+    order = torch.randperm(len(labels), generator=generator, device="cpu")
     rows = order[:_NOISE_TRAINING].sort().values
-    dials = method.fit(DegradationTask(pixels[rows], labels[rows], inputs.seed))
-    heldout, heldout_labels = _images(parents["heldout"])
-    found = calibrate(dials, TensorImages(heldout, heldout_labels), inputs.levels, method=method.name)
-    everything = torch.arange(len(heldout))
+    dials = method.fit(DegradationTask(training[rows], labels[rows], inputs.seed))
+    heldout = _pixels(parents["heldout"])
+    found = calibrate(dials, heldout, inputs.levels, method=method.name)
     for level, setting in found.items():
-        degraded = degrade(setting.dial, setting.strength, heldout, everything)
-        save_file({"images": degraded}, out / f"{level:g}.safetensors")
+        # The pixels of a batch do not depend on what else is in it.
+        batches = torch.arange(len(heldout), device="cpu").split(_BATCH)
+        degraded = (degrade(setting.dial, setting.strength, heldout[part], part) for part in batches)
+        write_rows(out / f"{level:g}.safetensors", "images", degraded, len(heldout))
     fitted = {
-        f"{dial.name}.{name}": tensor.detach().clone().contiguous()
+        f"{dial.name}.{name}": tensor.detach().cpu().clone().contiguous()
         for dial in dials
         for name, tensor in dial.tensors.items()
     }
@@ -113,14 +133,16 @@ def degraded_images(inputs: NoiseInputs, parents: Mapping[str, Path], out: Path)
 
 def adapted_network(inputs: AdaptInputs, parents: Mapping[str, Path], out: Path) -> AdaptedResult:
     """One backbone adapted to the seen classes; its weights in fp16 and the trace of its training."""
+    device = compute_device()
     backbone = _backbone(inputs.backbone)
-    pixels, labels = _images(parents["training"])
+    labels = _labels(parents["training"])
     network = AdaptedNetwork(backbone.module, backbone.feature_width, inputs.classes, inputs.head_seed)
-    prepared = backbone.preprocess(pixels)
-    trace = adapt(network, prepared, labels, inputs)
+    network.to(device)
+    training = Inputs(_pixels(parents["training"]), backbone.preprocess, device=device)
+    trace = adapt(network, training, labels, inputs)
     network.load_state_dict(read_state(rounded_state(network)))
     with torch.inference_mode():
-        logits = torch.cat([network(part) for part in prepared.split(_BATCH)])
+        logits = torch.cat([network(part).cpu() for part in training.split(_BATCH)])
     save_file(rounded_state(network), out / "final.safetensors")
     save_file(trace.tensors(), out / "trace.safetensors")
     return AdaptedResult(
@@ -140,33 +162,21 @@ def features(inputs: FeatureInputs, parents: Mapping[str, Path], out: Path) -> F
     """Features of an adapted backbone: of all training images, or of held-out images at one SSIM level."""
     backbone, network = _adapted(parents["network"])
     if inputs.level is None:
-        parts = [_images(parents["seen"]), _images(parents["unseen"])]
-        pixels, labels = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+        pixels: Rows = Joined([_pixels(parents["seen"]), _pixels(parents["unseen"])])
     else:
-        pixels = load_file(parents["noise"] / f"{inputs.level:g}.safetensors")["images"]
-        labels = torch.zeros(len(pixels), dtype=torch.int64)  # nobody reads them
-    tower = LoadedBackbone(
-        backbone.name,
-        network.backbone.eval(),
-        backbone.preprocess,
-        backbone.feature_width,
-        backbone.weight_count,
-        backbone.weights_hash,
-    )
-    save_file(
-        {"features": extract_features(tower, TensorImages(pixels, labels), _BATCH)},
-        out / "features.safetensors",
-    )
+        pixels = RowFile(parents["noise"] / f"{inputs.level:g}.safetensors", "images")
+    device = compute_device()
+    tower = replace(backbone, module=network.backbone.eval().to(device), encode_text=None)
+    with autocast():
+        found = extract_features(tower, pixels, _BATCH, device)
+        write_rows(out / "features.safetensors", "features", found, len(pixels))
     return FeatureResult(images=len(pixels))
 
 
 def judge_backbone(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) -> JudgedResult:
     """What one adapted backbone did in every cell of its family's cube."""
-    with safe_open(parents["heldout"] / "images.safetensors", "pt") as file:
-        heldout_labels = file.get_tensor("labels")
-    training_labels = torch.cat(
-        [load_file(parents[part] / "images.safetensors")["labels"] for part in ("seen", "unseen")]
-    )
+    heldout_labels = _labels(parents["heldout"])
+    training_labels = torch.cat([_labels(parents[part]) for part in ("seen", "unseen")])
     names = read_result(parents["heldout"], ImageResult).class_names
     text = None
     if inputs.unseen_head == "text":
@@ -198,13 +208,12 @@ def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
     """The originals of a subject: adapted, as its adaptation began, and the seen classes' training set."""
     backbone, adapted = _adapted(network)
     result = read_result(network, AdaptedResult)
-    pixels, labels = _images(training)
     return TrainedNetwork(
         name=name,
         final=adapted.eval(),
         initial=lambda: _network(_backbone(name), result).eval(),
-        inputs=Inputs(pixels, backbone.preprocess),
-        labels=labels,
+        inputs=Inputs(_pixels(training), backbone.preprocess),
+        labels=_labels(training),
         classes=result.classes,
         hyperparameters={"weights": result.weights},
         recorded=lambda: read_state(load_file(network / "trace.safetensors")),
@@ -235,6 +244,9 @@ def _adapted(folder: Path) -> tuple[LoadedBackbone, AdaptedNetwork]:
     return backbone, network
 
 
-def _images(folder: Path) -> tuple[Tensor, Tensor]:
-    tensors = load_file(folder / "images.safetensors")
-    return tensors["images"], tensors["labels"]
+def _pixels(folder: Path) -> RowFile:
+    return RowFile(folder / _IMAGES, "images")
+
+
+def _labels(folder: Path) -> Tensor:
+    return RowFile(folder / _IMAGES, "labels")[:]

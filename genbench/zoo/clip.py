@@ -18,6 +18,7 @@ from genbench.zoo.weights import (
     fit_state,
     hub_cached,
     import_library,
+    on_cpu,
     published_size,
     read_state,
 )
@@ -91,7 +92,8 @@ def _load(size: _Size, request: BackboneRequest) -> LoadedBackbone:
 
     path = _source(size).obtain(request)
     open_clip = import_library("open_clip")
-    model = build(size.name)
+    with on_cpu():
+        model = build(size.name)
     state = read_state(path)
     # OpenAI's own files carry these three beside the weights; open_clip drops them too.
     for extra in ("input_resolution", "context_length", "vocab_size"):
@@ -102,7 +104,8 @@ def _load(size: _Size, request: BackboneRequest) -> LoadedBackbone:
 
     def encode_text(prompts: Sequence[str]) -> Tensor:
         with torch.no_grad():
-            batches = tokenizer(list(prompts)).split(_TEXT_BATCH)
+            with on_cpu():
+                batches = tokenizer(list(prompts)).split(_TEXT_BATCH)
             return torch.cat([model.encode_text(batch, normalize=True) for batch in batches])
 
     return LoadedBackbone(

@@ -17,6 +17,7 @@ from genbench.zoo.weights import (
     WeightSource,
     download_checkpoint,
     fit_state,
+    on_cpu,
     published_size,
     read_state,
     torch_checkpoint,
@@ -113,7 +114,9 @@ def _load(size: _Size, request: BackboneRequest) -> LoadedBackbone:
 
     path = _source(size).obtain(request)
     preprocess = Preprocess(size.image_size, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
-    return with_weights(build(size.name), path, _backbone(size), preprocess)
+    with on_cpu():
+        network = build(size.name)
+    return with_weights(network, path, _backbone(size), preprocess)
 
 
 def _available(size: _Size, request: BackboneRequest) -> Availability:

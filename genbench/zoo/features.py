@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,10 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from genbench.data.images import ImageSplit
+from genbench.subject.inputs import Inputs, Rows
 from genbench.zoo.loaded import LoadedBackbone
 
 __all__ = ["Preprocess", "extract_features"]
+
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ class Preprocess:
         images = images[..., top : top + self.side, left : left + self.side]
         if images.shape[1] == 1:
             images = images.expand(-1, 3, -1, -1)
-        mean = torch.tensor(self.mean).view(3, 1, 1)
-        std = torch.tensor(self.std).view(3, 1, 1)
+        mean, std = (
+            torch.tensor(values, device=images.device).view(3, 1, 1) for values in (self.mean, self.std)
+        )
         return images.to(torch.float32, memory_format=torch.contiguous_format).div_(255).sub_(mean).div_(std)
 
     def _resized(self, height: int, width: int) -> tuple[int, int]:
@@ -63,45 +65,18 @@ class Preprocess:
 
 
 def extract_features(
-    backbone: LoadedBackbone,
-    split: ImageSplit,
-    batch_size: int = 32,
-    indices: Sequence[int] | Tensor | None = None,
-) -> Tensor:
-    """Features (len(indices), feature_width) float32 of the images of `split`, in the order of `indices`.
+    backbone: LoadedBackbone, images: Tensor | Rows, batch_size: int = 32, device: torch.device = _CPU
+) -> Iterator[Tensor]:
+    """Features (n, feature_width) float32 on the CPU of `batch_size` raw images at a time, in their order.
 
-    While the network works on one batch, a thread reads and preprocesses the next, so that with a core to
-    spare neither takes time of its own. The module must be in eval mode: in training mode batch norm
-    would make an image's features depend on its neighbours.
+    While the network works on one batch, a thread resizes the next, so that with a core to spare neither
+    takes time of its own. The module must be on `device`, and in eval mode: in training mode batch norm would
+    make an image's features depend on its neighbours.
     """
     if backbone.module.training:
         raise ValueError(f"{backbone.name} is in training mode; call module.eval() before taking features")
-    order = torch.arange(len(split)) if indices is None else torch.as_tensor(indices, dtype=torch.int64)
-    # Made outside inference mode, so that a head may be trained on the result.
-    features = torch.empty(len(order), backbone.feature_width)
-    with torch.inference_mode():
-        start = 0
-        for images in _prepared(backbone, split, order, batch_size):
-            features[start : start + len(images)] = backbone.module(images)
-            start += len(images)
-    return features
-
-
-def _prepared(
-    backbone: LoadedBackbone, split: ImageSplit, order: Tensor, batch_size: int
-) -> Iterator[Tensor]:
-    """Preprocessed batches, each made while the one before is in use."""
-
-    def prepare(batch: Tensor) -> Tensor:
-        with torch.inference_mode():  # the mode is per thread
-            return backbone.preprocess(split.batch(batch))
-
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        pending = None
-        for batch in torch.split(order, batch_size) if len(order) else ():
-            following = pool.submit(prepare, batch)
-            if pending is not None:
-                yield pending.result()
-            pending = following
-        if pending is not None:
-            yield pending.result()
+    for batch in Inputs(images, backbone.preprocess, device=device).split(batch_size):
+        with torch.inference_mode():
+            found = backbone.module(batch)
+        # Copied outside inference mode, so that a head may be trained on the result.
+        yield torch.empty(found.shape, dtype=torch.float32, device=_CPU).copy_(found)

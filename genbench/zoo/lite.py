@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from genbench.plugin.offers import Availability, Backbone, BackboneRequest
 from genbench.zoo.efficientnet import with_weights
-from genbench.zoo.weights import WeightSource
+from genbench.zoo.weights import WeightSource, on_cpu
 
 if TYPE_CHECKING:
     from genbench.zoo.loaded import LoadedBackbone
@@ -71,7 +71,9 @@ def _load(size: _Size, request: BackboneRequest) -> LoadedBackbone:
     path = _source(size).obtain(request)
     # Lite networks were trained on (value - 127) / 128, not with ImageNet's mean and deviation.
     preprocess = Preprocess(size.image_size, mean=(0.498,) * 3, std=(0.502,) * 3)
-    return with_weights(build(size.name), path, _backbone(size), preprocess)
+    with on_cpu():
+        network = build(size.name)
+    return with_weights(network, path, _backbone(size), preprocess)
 
 
 def _available(size: _Size, request: BackboneRequest) -> Availability:

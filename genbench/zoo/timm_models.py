@@ -20,6 +20,7 @@ from genbench.zoo.weights import (
     download_from_hub,
     hub_cached,
     import_library,
+    on_cpu,
     published_size,
     read_state,
     torch_checkpoint,
@@ -75,7 +76,8 @@ def _load(request: BackboneRequest) -> LoadedBackbone:
     path = _source(name, pretrained).obtain(request)
     network = _with_weights(name, path)
     weight_count = published_size(network)
-    network.reset_classifier(0)
+    with on_cpu():
+        network.reset_classifier(0)
     network.eval()
     preprocess = _preprocess(name, timm.data.resolve_model_data_config(network))
     return LoadedBackbone(
@@ -97,7 +99,8 @@ def _with_weights(name: str, path: Path) -> Any:
     timm = import_library("timm")
     overlay = {"state_dict": read_state(path)}
     try:
-        network = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)
+        with on_cpu():
+            network = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)
     except (RuntimeError, KeyError) as error:
         problems = [line.strip() for line in str(error).split("\n")[1:] if line.strip()]
         first = problems[0][:200] if problems else str(error)
@@ -132,7 +135,7 @@ def _feature_width(name: str, network: Any, side: int) -> int:
     import torch
 
     with torch.inference_mode():
-        shape: tuple[int, ...] = tuple(network(torch.zeros(1, 3, side, side)).shape)
+        shape: tuple[int, ...] = tuple(network(torch.zeros(1, 3, side, side, device="cpu")).shape)
     if len(shape) != 2:
         raise UserError(
             f"timm:{name} gives features of shape {shape} without its head; choose another model."

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ __all__ = [
     "fit_state",
     "hub_cached",
     "import_library",
+    "on_cpu",
     "published_size",
     "read_state",
     "torch_checkpoint",
@@ -102,6 +104,13 @@ def import_library(name: str) -> Any:
     return importlib.import_module(name)
 
 
+def on_cpu() -> AbstractContextManager[object]:
+    """Around the code of a library that makes tensors: on the CPU, whatever torch's default device."""
+    import torch
+
+    return torch.device("cpu")
+
+
 def torch_checkpoint(name: str) -> Path:
     """Where torch.hub keeps the checkpoint `name`; torch.hub's own rule, without importing torch."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -148,10 +157,11 @@ def read_state(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     try:
-        if path.suffix == ".safetensors":
-            content: object = load_file(path)
-        else:
-            content = torch.load(path, map_location="cpu", weights_only=True)
+        with on_cpu():
+            if path.suffix == ".safetensors":
+                content: object = load_file(path)
+            else:
+                content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file can fail in any layer below
         reason = str(error).strip().split("\n")[0].rstrip(".")
         raise UserError(

@@ -35,7 +35,8 @@ def load(name: str, request: BackboneRequest) -> LoadedBackbone:
     family, size = name.split(":")
     tower: nn.Module
     encode_text: TextEncoder | None = None
-    with torch.random.fork_rng(devices=[]):  # the initialisation is overwritten; its draws stay out of sight
+    # The initialisation is overwritten; its draws stay out of sight.
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         if family == "mini-clip":
             tower, encode_text = _clip(size, card["words"], state)
         else:

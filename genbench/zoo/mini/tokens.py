@@ -34,4 +34,4 @@ class Tokenizer:
             words = [self._ids[word] for word in name.lower().split() if word in self._ids]
             row = [_START, *words[: CONTEXT - 2], self._end]
             rows.append(row + [_PAD] * (CONTEXT - len(row)))
-        return torch.tensor(rows, dtype=torch.int64).reshape(-1, CONTEXT)
+        return torch.tensor(rows, dtype=torch.int64, device="cpu").reshape(-1, CONTEXT)
