@@ -10,6 +10,7 @@ Means over mini-batches are corrected for the choice of batches as that of `grad
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from genbench._lazy import torch
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from genbench.subject import Subject
-    from genbench.subject.parts import Part
 
 __all__ = ["MEASURES"]
 
@@ -62,7 +62,7 @@ def adaptive_sharpness(subject: Subject) -> Estimate:
     return max(_over_batches(rise, part) for rise in rises.T)
 
 
-def _over_batches(rises: Tensor, part: Part) -> Estimate:
+def _over_batches(rises: Tensor, part: Mapping[str, Tensor]) -> Estimate:
     return mean_by(rises, part["doubts"], float(part["mean_doubt"]))
 
 
