@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
@@ -118,9 +119,23 @@ def _references(boards: Sequence[Board], folders: Folders) -> dict[Path, str]:
     for board in boards:
         records = [row.record for row in board.rows]
         texts[folders.references / f"{board.name}.json"] = reference_text(
-            records, kind_of(board.evidence.suite)
+            records, kind_of(board.evidence.suite), _answers(board)
         )
     return texts
+
+
+def _answers(board: Board) -> dict[str, dict[str, Any]]:
+    """Measure to question to numbers, but for those that depend on who stands beside it."""
+    if board.claims is None:
+        return {}
+    return {
+        name: {
+            question: {key: number for key, number in vars(answer).items() if key != "p_holm"}
+            for question, answer in one.questions.items()
+            if answer.value is not None
+        }
+        for name, one in board.claims.measures.items()
+    }
 
 
 def _present(folders: Folders) -> set[str]:
