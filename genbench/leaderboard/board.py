@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ class Row:
     headline: Headline | None = None
     verdict: MeasureVerdict | None = None
     """Its answers to the four questions; None where the suite does not say what can be asked."""
+    same_order: Sequence[str] = ()
+    """Other measures that order all networks as it does."""
 
     @property
     def name(self) -> str:
@@ -72,6 +75,11 @@ class Board:
     pages: Pages
     claims: Claims | None = None
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Of its measures."""
+        return frozenset(row.name for row in self.rows)
+
     @property
     def name(self) -> str:
         """Of the suite."""
@@ -99,6 +107,7 @@ def _rows(records: Sequence[Record], judged: Judged, trusts: Sequence[Trust]) ->
     """Best first: by sign-error, as ranks of measures that cannot be told apart need not follow it."""
     ranks = {result.name: rank for rank, result in judged.ranked}
     claims = judged.claims
+    orders = [_order(result) for result in judged.results]
     rows = [
         Row(
             record,
@@ -108,10 +117,22 @@ def _rows(records: Sequence[Record], judged: Judged, trusts: Sequence[Trust]) ->
             trust,
             judged.headline(result),
             None if claims is None else claims.measures[result.name],
+            [
+                other.name
+                for other, its in zip(judged.results, orders, strict=True)
+                if other is not result and its == order
+            ],
         )
-        for record, result, trust in zip(records, judged.results, trusts, strict=True)
+        for record, result, trust, order in zip(records, judged.results, trusts, orders, strict=True)
     ]
     return sorted(rows, key=lambda row: (row.score is None, row.score and row.score.value, row.name))
+
+
+def _order(result: MeasureResult) -> tuple[tuple[str, int], ...]:
+    """Networks with their ranks among the values, ties alike: equal for measures that say the same."""
+    oriented = {name: result.direction * value for name, value in result.values.items()}
+    rank = {value: place for place, value in enumerate(sorted(set(oriented.values())))}
+    return tuple((name, rank[value]) for name, value in sorted(oriented.items()))
 
 
 def _tied(own: MeasureResult, results: Sequence[MeasureResult]) -> list[str]:
@@ -144,6 +165,7 @@ def _row_document(row: Row, evidence: Evidence) -> dict[str, Any]:
         "measure": row.name,
         "rank": row.rank,
         "tied_with": row.tied,
+        "same_order_as": list(row.same_order),
         "baseline": row.baseline,
         "category": about.category,
         "summary": about.summary,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["TestbedPages"]
 
 _WORST_SHOWN = 5
-_WORST_TOLD = 10
+_WORST_TOLD = 6
 _STATISTICS = {"mean": "M", "sd": "SD", "p10": "P10"}
 
 
