@@ -77,7 +77,7 @@ def passed_words(one: MeasureVerdict) -> str:
 
 def claim_words(claims: Claims) -> list[str]:
     """What a table of a run's scores needs said below it."""
-    words = ["passes: chance, then size, fit and settings, at 5 % after Holm; the interval is over networks"]
+    words = ["passes: chance, then size, fit and settings, at 5 % after Holm over all measures"]
     if claims.band is not None:
         words.append(f"random numbers score {_ends(*claims.band)} (5 to 95 % of 1,000)")
     settings = claims.baselines.get("baseline_settings")

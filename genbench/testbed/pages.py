@@ -39,7 +39,7 @@ class TestbedPages(Pages):
 
     judged_by = "the practical metric: held-out error over degraded images and unseen classes"
     score_title = "sign-error against the practical metric"
-    about_scores = "The bar is the 95 % interval over resampled held-out images."
+    about_scores = "The bar is the 95 % interval for another draw of backbones and of held-out images."
     scatter_caption = "Lines join pairs of one family that the measure orders wrongly, the surest darkest."
     papers = ("004",)
     templates = "genbench.testbed"
