@@ -108,7 +108,7 @@ def document(genbench: Genbench, shipped: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def boards(folder: Path, genbench: Genbench, document: dict[str, Any]) -> Path:
-    genbench("leaderboard", "build", "--to", "boards")
+    genbench("leaderboard", "build", "--to", "boards", "--site", "boards/site")
     return folder / "boards"
 
 

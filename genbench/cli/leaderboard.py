@@ -33,14 +33,14 @@ def _folder_options(function: F) -> F:
     return function
 
 
-def _folders(boards: Path, records: Path | None) -> Folders:
+def _folders(boards: Path, records: Path | None, site: Path | None = None) -> Folders:
     """Of a checkout's own boards, what ships with genbench is made from the same records."""
     from genbench.leaderboard.build import Folders
     from genbench.records.provenance import CHECKOUT
     from genbench.records.references import REFERENCES
 
     own = records is None and boards.resolve() == (CHECKOUT / "leaderboards").resolve()
-    return Folders(boards, records or boards / "records", REFERENCES if own else None)
+    return Folders(boards, records or boards / "records", REFERENCES if own else None, site)
 
 
 @click.group()
@@ -50,20 +50,31 @@ def leaderboard() -> None:
 
 @leaderboard.command()
 @_folder_options
+@click.option(
+    "--site",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder for the web site, which is made where this is given.",
+)
 @common_options
-def build(records: Path | None, to: Path, as_json: bool) -> None:
-    """Make tables and the web site from the records.
+def build(records: Path | None, to: Path, site: Path | None, as_json: bool) -> None:
+    """Make tables, and the web site, from the records.
 
     Every record is validated first; the same records give the same bytes.
     """
     from genbench.leaderboard.build import build as build_boards
 
-    files = build_boards(_folders(to, records))
-    site = sum(len(content) for name, content in files.items() if name.startswith("site/"))
+    made = build_boards(_folders(to, records, site))
+    size = sum(map(len, made.site.values()))
     if as_json:
-        print_json({"files": sorted(files), "site_bytes": site})
+        pages = [f"{site}/{name}" for name in made.site]
+        print_json({"files": sorted([*(f"{to}/{name}" for name in made.boards), *pages]), "site_bytes": size})
         return
-    click.echo(f"{len(files)} files, the site has {site / 1e6:.1f} MB: {to / 'site' / 'index.html'}")
+    click.echo(f"{len(made.boards)} files in {to}")
+    if site is not None:
+        click.echo(f"the site has {size / 1e6:.1f} MB: {site / 'index.html'}")
+    else:
+        click.echo("--site DIR makes the web site too", err=True)
 
 
 @leaderboard.command()

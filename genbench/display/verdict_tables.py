@@ -8,9 +8,17 @@ from genbench.scoring.questions import QUESTIONS
 
 if TYPE_CHECKING:
     from genbench.scoring.board_baselines import Baseline
+    from genbench.scoring.claims import Claims
     from genbench.scoring.verdicts import Answer, BoardVerdict, MeasureVerdict
 
-__all__ = ["VERDICT_COLUMNS", "baseline_rows", "verdict_rows", "verdict_words"]
+__all__ = [
+    "VERDICT_COLUMNS",
+    "baseline_rows",
+    "claim_words",
+    "passed_words",
+    "verdict_rows",
+    "verdict_words",
+]
 
 VERDICT_COLUMNS = ["rank", "measure", "sign-error", "95 % interval", *QUESTIONS]
 """Of tables of measures and of baselines."""
@@ -60,6 +68,25 @@ def baseline_rows(baselines: dict[str, Baseline]) -> list[dict[str, str]]:
             }
         )
     return rows
+
+
+def passed_words(one: MeasureVerdict) -> str:
+    """The questions that a measure passes, or that it passes none."""
+    return " ".join(one.verdict) or "–"
+
+
+def claim_words(claims: Claims) -> list[str]:
+    """What a table of a run's scores needs said below it."""
+    words = ["passes: chance, then size, fit and settings, at 5 % after Holm over all measures"]
+    if claims.band is not None:
+        words.append(f"random numbers score {_ends(*claims.band)} (5 to 95 % of 1,000)")
+    settings = claims.baselines.get("baseline_settings")
+    if settings is not None:
+        words.append(f"the settings alone score {settings.sign_error:.3f} (baseline_settings)")
+    if claims.verdict.cannot_ask:
+        asked = ", ".join(claims.verdict.cannot_ask)
+        words.append(f"this suite cannot ask about {asked}: {next(iter(claims.verdict.cannot_ask.values()))}")
+    return words
 
 
 def verdict_words(board: BoardVerdict, baselines: dict[str, Baseline]) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from genbench import __version__
 from genbench.leaderboard.trust import Trust, read_checked, read_recomputed, trust_of
 from genbench.records.record import Record
 from genbench.records.validate import judged_records, record_files
-from genbench.scoring.ranking import tied_ranks
+from genbench.scoring.claims import Claims
+from genbench.scoring.verdicts import MeasureVerdict
+from genbench.suites.claims import find_claims
 from genbench.suites.evidence import Evidence
 from genbench.suites.evidence_packs import shipped_evidence
 from genbench.suites.pages import Pages
-from genbench.suites.result import MeasureResult, Score
+from genbench.suites.result import Headline, Judged, MeasureResult, Score
 
 __all__ = ["Board", "Row", "board_document", "read_boards"]
 
@@ -35,6 +38,11 @@ class Row:
     tied: list[str]
     """Other measures that the evidence cannot tell from this one."""
     trust: Trust
+    headline: Headline | None = None
+    verdict: MeasureVerdict | None = None
+    """Its answers to the four questions; None where the suite does not say what can be asked."""
+    same_order: Sequence[str] = ()
+    """Other measures that order all networks as it does."""
 
     @property
     def name(self) -> str:
@@ -65,6 +73,12 @@ class Board:
     evidence: Evidence
     rows: Sequence[Row]
     pages: Pages
+    claims: Claims | None = None
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Of its measures."""
+        return frozenset(row.name for row in self.rows)
 
     @property
     def name(self) -> str:
@@ -83,18 +97,42 @@ def read_boards(records: Path, trust: Path, only: str = "") -> list[Board]:
         found = judged_records(paths, evidence)
         trusted = read_recomputed(trust, suite)
         trusts = [trust_of(record, trusted, conformance) for record in found.records]
-        rows = _rows(found.records, found.judged.results, trusts)
-        boards.append(Board(evidence, rows, evidence.pages(found.judged)))
+        judged = replace(found.judged, claims=find_claims(evidence, found.judged.results))
+        rows = _rows(found.records, judged, trusts)
+        boards.append(Board(evidence, rows, evidence.pages(judged), judged.claims))
     return boards
 
 
-def _rows(records: Sequence[Record], results: Sequence[MeasureResult], trusts: Sequence[Trust]) -> list[Row]:
-    ranks = tied_ranks([result.score for result in results])
+def _rows(records: Sequence[Record], judged: Judged, trusts: Sequence[Trust]) -> list[Row]:
+    """Best first: by sign-error, as ranks of measures that cannot be told apart need not follow it."""
+    ranks = {result.name: rank for rank, result in judged.ranked}
+    claims = judged.claims
+    orders = [_order(result) for result in judged.results]
     rows = [
-        Row(record, result, rank, _tied(result, results), trust)
-        for record, result, rank, trust in zip(records, results, ranks, trusts, strict=True)
+        Row(
+            record,
+            result,
+            ranks[result.name],
+            _tied(result, judged.results) if claims is None else list(claims.tied[result.name]),
+            trust,
+            judged.headline(result),
+            None if claims is None else claims.measures[result.name],
+            [
+                other.name
+                for other, its in zip(judged.results, orders, strict=True)
+                if other is not result and its == order
+            ],
+        )
+        for record, result, trust, order in zip(records, judged.results, trusts, orders, strict=True)
     ]
-    return sorted(rows, key=lambda row: (row.rank is None, row.rank, row.score and row.score.value, row.name))
+    return sorted(rows, key=lambda row: (row.score is None, row.score and row.score.value, row.name))
+
+
+def _order(result: MeasureResult) -> tuple[tuple[str, int], ...]:
+    """Networks with their ranks among the values, ties alike: equal for measures that say the same."""
+    oriented = {name: result.direction * value for name, value in result.values.items()}
+    rank = {value: place for place, value in enumerate(sorted(set(oriented.values())))}
+    return tuple((name, rank[value]) for name, value in sorted(oriented.items()))
 
 
 def _tied(own: MeasureResult, results: Sequence[MeasureResult]) -> list[str]:
@@ -115,6 +153,7 @@ def board_document(board: Board) -> dict[str, Any]:
         "suite": board.name,
         "summary": evidence.suite.summary,
         "evidence": None if evidence.pack is None else evidence.pack.hash,
+        **({} if board.claims is None else _claims_document(board.claims)),
         "rows": [_row_document(row, evidence) for row in board.rows],
     }
 
@@ -126,6 +165,7 @@ def _row_document(row: Row, evidence: Evidence) -> dict[str, Any]:
         "measure": row.name,
         "rank": row.rank,
         "tied_with": row.tied,
+        "same_order_as": list(row.same_order),
         "baseline": row.baseline,
         "category": about.category,
         "summary": about.summary,
@@ -140,15 +180,33 @@ def _row_document(row: Row, evidence: Evidence) -> dict[str, Any]:
         "record": record.sha256,
         "sign_error": None,
     }
-    if score is not None:
+    if row.verdict is not None:
+        document["verdict"] = row.verdict.verdict
+        document["questions"] = {
+            question: {key: _rounded(number) for key, number in vars(answer).items()}
+            for question, answer in row.verdict.questions.items()
+        }
+    if score is not None and row.headline is not None:
         document["sign_error"] = {
-            "value": _rounded(score.value),
-            "low": _rounded(score.low),
-            "high": _rounded(score.high),
+            "value": _rounded(row.headline.value),
+            "low": _rounded(row.headline.low),
+            "high": _rounded(row.headline.high),
+            "image_low": _rounded(score.low),
+            "image_high": _rounded(score.high),
             "dropped": score.dropped,
             **{column.label: _rounded(column.number(score)) for column in evidence.columns},
         }
     return document
+
+
+def _claims_document(claims: Claims) -> dict[str, Any]:
+    found = claims.record()
+    for one in found["baselines"].values():
+        for key in ("sign_error", "low", "high"):
+            one[key] = _rounded(one[key])
+        if "band" in one:
+            one["band"] = [_rounded(end) for end in one["band"]]
+    return found
 
 
 def _rounded(value: float | None) -> float | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
@@ -16,7 +17,7 @@ from genbench.leaderboard.site import site_files
 from genbench.records.references import reference_text
 from genbench.suites.kind import kind_of
 
-__all__ = ["Folders", "board_files", "build", "stale"]
+__all__ = ["Folders", "Written", "build", "stale"]
 
 SITE_LIMIT = 5 * 10**6
 """Bytes of the whole site."""
@@ -30,16 +31,13 @@ class Folders:
     records: Path
     references: Path | None = None
     """Where the package keeps recorded readings; boards elsewhere leave it alone."""
+    site: Path | None = None
+    """Where the web site goes; it is made anew wherever it is wanted, and kept nowhere."""
 
     @property
     def trust(self) -> Path:
         """What was verified; beside the records' boards."""
         return self.boards / "trust"
-
-
-def board_files(folders: Folders) -> dict[str, bytes]:
-    """Path below the boards' folder to content of every file that the records give."""
-    return _board_files(_read(folders))
 
 
 def _read(folders: Folders) -> list[Board]:
@@ -56,34 +54,51 @@ def _board_files(boards: Sequence[Board]) -> dict[str, bytes]:
         files[f"{board.name}.json"] = (document + "\n").encode()
         files[f"{board.name}.md"] = markdown(board).encode()
         files |= {f"{board.name}.{end}": text.encode() for end, text in board.pages.board_files().items()}
-    files |= {f"site/{name}": content for name, content in site_files(boards).items()}
-    size = sum(len(content) for name, content in files.items() if name.startswith("site/"))
-    if size > SITE_LIMIT:
-        raise UserError(f"the site would have {size / 1e6:.1f} MB, more than {SITE_LIMIT / 1e6:.0f} MB")
     return files
 
 
-def build(folders: Folders) -> dict[str, bytes]:
-    """Write the boards anew; what is not made from a record goes."""
-    _require_own_site(folders.boards / "site")
+@dataclass(frozen=True)
+class Written:
+    """What a build made: path below its folder to content."""
+
+    boards: dict[str, bytes]
+    site: dict[str, bytes]
+
+
+def build(folders: Folders) -> Written:
+    """Write the boards anew, and the site where it is wanted; what is not made from a record goes."""
+    if folders.site is not None:
+        _require_own_site(folders.site)
     boards = _read(folders)
     files = _board_files(boards)
     try:
         for path, text in _references(boards, folders).items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, text)
-        shutil.rmtree(folders.boards / "site", ignore_errors=True)
         for name in _present(folders) - files.keys():
             (folders.boards / name).unlink()
         for name, content in files.items():
-            path = folders.boards / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if name.startswith("site/"):
-                path.write_bytes(content)
-            else:
-                write_atomically(path, content.decode())
+            folders.boards.mkdir(parents=True, exist_ok=True)
+            write_atomically(folders.boards / name, content.decode())
     except OSError as problem:
         raise UserError(f"{folders.boards} cannot be written: {problem.strerror or problem}") from None
+    return Written(files, {} if folders.site is None else _build_site(boards, files, folders.site))
+
+
+def _build_site(boards: Sequence[Board], downloads: Mapping[str, bytes], folder: Path) -> dict[str, bytes]:
+    pages = site_files(boards)
+    size = sum(map(len, pages.values()))  # what a reader's browser may load; downloads are not
+    if size > SITE_LIMIT:
+        raise UserError(f"the site would have {size / 1e6:.1f} MB, more than {SITE_LIMIT / 1e6:.0f} MB")
+    files = {**pages, **{f"data/{name}": content for name, content in downloads.items()}}
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    except OSError as problem:
+        raise UserError(f"{folder} cannot be written: {problem.strerror or problem}") from None
     return files
 
 
@@ -118,17 +133,29 @@ def _references(boards: Sequence[Board], folders: Folders) -> dict[Path, str]:
     for board in boards:
         records = [row.record for row in board.rows]
         texts[folders.references / f"{board.name}.json"] = reference_text(
-            records, kind_of(board.evidence.suite)
+            records, kind_of(board.evidence.suite), _answers(board)
         )
     return texts
+
+
+def _answers(board: Board) -> dict[str, dict[str, Any]]:
+    """Measure to question to numbers, but for those that depend on who stands beside it."""
+    if board.claims is None:
+        return {}
+    return {
+        name: {
+            question: {key: number for key, number in vars(answer).items() if key != "p_holm"}
+            for question, answer in one.questions.items()
+            if answer.value is not None
+        }
+        for name, one in board.claims.measures.items()
+    }
 
 
 def _present(folders: Folders) -> set[str]:
     """Files on disk that a build made, and may remove; others may lie beside them."""
     boards = [path.stem for path in folders.boards.glob("*.json") if _is_board(path)]
-    tops = [path for name in boards for path in folders.boards.glob(f"{name}.*") if path.is_file()]
-    inside = [path for path in (folders.boards / "site").rglob("*") if path.is_file()]
-    return {path.relative_to(folders.boards).as_posix() for path in [*tops, *inside]}
+    return {path.name for name in boards for path in folders.boards.glob(f"{name}.*") if path.is_file()}
 
 
 def _is_board(path: Path) -> bool:
@@ -145,4 +172,4 @@ def _require_own_site(folder: Path) -> None:
     """A site is written anew as a whole, so a folder of that name that is none of ours stops a build."""
     page = folder / "index.html"
     if folder.exists() and not (page.is_file() and "genbench" in page.read_text(encoding="utf-8")):
-        raise UserError(f"{folder} is not a site that genbench made; give another folder with --to")
+        raise UserError(f"{folder} is not a site that genbench made; give another folder with --site")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from genbench import __version__
 from genbench.display.papers import paper_of
+from genbench.display.question_marks import marks_of, question_titles
 from genbench.display.templates import template_environment
 from genbench.leaderboard.board import Board, Row
 from genbench.plugin.registry import BUILT_IN
@@ -41,7 +43,9 @@ def site_files(boards: Sequence[Board]) -> dict[str, bytes]:
 
     files = {f"assets/{path.name}": path.read_bytes() for path in sorted(_ASSETS.iterdir()) if path.is_file()}
     contents = [_board(board) for board in boards]
-    files["index.html"] = page("index.html.j2", ".", boards=contents)
+    matrix = _matrix(contents)
+    files["index.html"] = page("index.html.j2", ".", boards=contents, matrix=matrix, costs=_costs(contents))
+    files["compare.html"] = page("compare.html.j2", ".", boards=contents, compared=_compared(boards, matrix))
     for board, content in zip(boards, contents, strict=True):
         pages = board.pages
         files |= {f"{board.name}/{name}": shared for name, shared in pages.site_files().items()}
@@ -52,7 +56,8 @@ def site_files(boards: Sequence[Board]) -> dict[str, bytes]:
             pages.evidence_template, "..", board=content, **pages.evidence_page()
         )
         for row, shown in zip(board.rows, content["rows"], strict=True):
-            own = {**_measure(board, row), **pages.measure_page(row.result)}
+            elsewhere = [other.name for other in boards if other is not board and row.name in other.names]
+            own = {**_measure(board, row), **pages.measure_page(row.result), "elsewhere": elsewhere}
             files[f"{board.name}/measures/{row.name}.html"] = page(
                 pages.measure_template, "../..", board=content, row=shown, **own
             )
@@ -78,7 +83,107 @@ def _board(board: Board) -> dict[str, Any]:
         "categories": sorted({row["category"] for row in rows}),
         "invariance": invariance,
         "legend": _legend(board, invariance),
+        "band": None if board.claims is None else board.claims.band,
+        "questions": [] if board.claims is None else question_titles(board.claims),
+        "baselines": {} if board.claims is None else board.claims.baselines,
+        "downloads": sorted(["json", "md", *board.pages.board_files()]),
     }
+
+
+def _matrix(contents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every measure with its row on each board, those that pass most questions first."""
+    names = sorted({row["name"] for content in contents for row in content["rows"]})
+    places = [{row["name"]: row for row in content["rows"]} for content in contents]
+    found = []
+    for name in names:
+        rows = [place.get(name) for place in places]
+        known = [row for row in rows if row is not None]
+        values = [row["headline"].value for row in known if row["headline"]]
+        found.append(
+            {
+                "name": name,
+                "summary": known[0]["summary"],
+                "category": known[0]["category"],
+                "baseline": known[0]["baseline"],
+                "rows": rows,
+                "passed": sum(row["passed"] for row in known),
+                "mean": sum(values) / len(values) if values else 1.0,
+            }
+        )
+    return sorted(found, key=lambda one: (-one["passed"], one["mean"], one["name"]))
+
+
+def _costs(contents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of each board: seconds a network and sign-error of every measure, as places in a drawing."""
+    drawings = []
+    for content in contents:
+        points = [
+            (row, max(row["seconds"] / content["networks"], 1e-4))
+            for row in content["rows"]
+            if row["headline"] is not None and row["seconds"] > 0
+        ]
+        if not points:
+            continue
+        low = math.floor(math.log10(min(seconds for _, seconds in points)))
+        high = max(low + 1, math.ceil(math.log10(max(seconds for _, seconds in points))))
+        drawings.append(
+            {
+                "name": content["name"],
+                "band": content["band"],
+                "ticks": [
+                    ((place - low) / (high - low), f"{10.0**place:g} s") for place in range(low, high + 1)
+                ],
+                "points": [
+                    {
+                        "name": row["name"],
+                        "x": (math.log10(seconds) - low) / (high - low),
+                        "y": row["headline"].value,
+                        "passed": row["passed"],
+                        "seconds": seconds,
+                    }
+                    for row, seconds in points
+                ],
+            }
+        )
+    return drawings
+
+
+def _compared(boards: Sequence[Board], matrix: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the page that compares measures knows: marks, and which of two is surely better."""
+    return {
+        "suites": [board.name for board in boards],
+        "measures": {
+            one["name"]: {
+                "summary": one["summary"],
+                "family": one["category"],
+                "suites": [
+                    None
+                    if row is None
+                    else {
+                        "rank": row["rank"],
+                        "value": row["headline"] and round(row["headline"].value, 3),
+                        "low": row["headline"] and round(row["headline"].low, 3),
+                        "high": row["headline"] and round(row["headline"].high, 3),
+                        "marks": [mark.text for mark in row["marks"]],
+                        "seconds": float(f"{row['seconds']:.3g}"),
+                        "trust": row["trust"],
+                    }
+                    for row in one["rows"]
+                ],
+            }
+            for one in matrix
+        },
+        # Of each board: measure to a digit for every measure of `measures`, 1 where the two are told apart.
+        "apart": [_apart(board, [one["name"] for one in matrix]) for board in boards],
+    }
+
+
+def _apart(board: Board, names: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for row in board.rows:
+        tied = {row.name, *row.tied}
+        found[row.name] = "".join("1" if name in board.names and name not in tied else "0" for name in names)
+    return found
 
 
 def _legend(board: Board, invariance: bool) -> dict[str, str]:
@@ -90,7 +195,9 @@ def _legend(board: Board, invariance: bool) -> dict[str, str]:
     )
     return {
         "rank": "One more than the number of measures that are surely better",
-        "sign-error": "0 is perfect, ½ (the dashed mark) a coin, 1 always wrong; the bar its 95 % interval",
+        "sign-error": "0 is perfect, ½ (the dashed mark) a coin, 1 always wrong; the bar its 95 % interval, "
+        "the grey band what random numbers score",
+        **({} if board.claims is None else dict(question_titles(board.claims))),
         **{column.label: column.about for column in board.evidence.columns},
         "readings": f"How many of the {len(board.evidence.networks)} networks have a value",
         "seconds": "All readings together, shared parts included",
@@ -110,6 +217,10 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "summary": row.record.measure.summary,
         "plugin": "" if row.record.plugin.kind == BUILT_IN else _plugin(row.record),
         "score": score,
+        "headline": row.headline,
+        "marks": [] if row.verdict is None else marks_of(row.verdict),
+        "passed": 0 if row.verdict is None else len(row.verdict.verdict),
+        "same_order": row.same_order,
         "numbers": {
             column.label: None if score is None else column.number(score) for column in board.evidence.columns
         },

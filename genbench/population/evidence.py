@@ -106,7 +106,7 @@ class PopulationEvidence(Evidence):
             f"hyperparameter differs and the held-out images say surely which {truth} is larger; the mean "
             "over all such pairs of settings (environments).",
             "0 is perfect, ½ a coin, 1 always wrong.",
-            "Its 95 % interval is over resampled seeds.",
+            "Its 95 % interval is for another draw of combinations and seeds.",
         ]
 
     def table(self, results: Sequence[MeasureResult]) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ class PopulationPages(Pages):
             self.about_scores = (
                 "It is the mean over environments: two combinations that differ in one hyperparameter, in "
                 f"which the held-out images say surely which {self.truth_name} is larger. The bar is the "
-                "95 % interval over resampled seeds."
+                "95 % interval for another draw of combinations and seeds."
             )
         else:
             self.score_title = f"sign-error against the held-out {self.truth_name}"

@@ -7,7 +7,7 @@ installed genbench ranks a measure among the same rows as a checkout does.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ class Reference(RecordPart, frozen=True):
     """Network to status and reason, where there is no value."""
     sign_error: dict[str, Any] | None
     """Of kinds whose scores take long to compute."""
+    answers: dict[str, dict[str, float | None]] = msgspec.field(default_factory=dict)
+    """Question to value, ends of the interval and p: what the measure answers, whoever stands beside it."""
 
 
 class References(RecordPart, frozen=True):
@@ -54,8 +56,10 @@ class References(RecordPart, frozen=True):
     measures: list[Reference]
 
 
-def reference_text(records: Sequence[Record], kind: Kind) -> str:
-    """The file of a suite; one line per measure."""
+def reference_text(
+    records: Sequence[Record], kind: Kind, answers: Mapping[str, Mapping[str, Any]] | None = None
+) -> str:
+    """The file of a suite; one line per measure, with its `answers`."""
     first = records[0]
     networks = [reading.subject for reading in first.readings]
     head = {
@@ -64,12 +68,15 @@ def reference_text(records: Sequence[Record], kind: Kind) -> str:
         "subject_version": first.subject_version,
         "networks": networks,
     }
-    lines = [_line(record, networks, kind) for record in sorted(records, key=lambda one: one.name)]
+    lines = [
+        _line(record, networks, kind, (answers or {}).get(record.name, {}))
+        for record in sorted(records, key=lambda one: one.name)
+    ]
     fields = [f" {json.dumps(key)}: {_compact(value)}" for key, value in head.items()]
     return "{\n" + ",\n".join(fields) + ',\n "measures": [\n' + ",\n".join(lines) + "\n ]\n}\n"
 
 
-def _line(record: Record, networks: Sequence[str], kind: Kind) -> str:
+def _line(record: Record, networks: Sequence[str], kind: Kind, answers: Mapping[str, Any]) -> str:
     readings = {reading.subject: reading for reading in record.readings}
     return "  " + _compact(
         {
@@ -83,6 +90,7 @@ def _line(record: Record, networks: Sequence[str], kind: Kind) -> str:
                 if readings[network].value is None
             },
             "sign_error": record.sign_error if kind.slow_scores else None,
+            "answers": dict(answers),
         }
     )
 
@@ -141,6 +149,7 @@ def _result(reference: Reference, networks: Sequence[str], wanted: Sequence[str]
         source_of(reference.plugin),
         outcomes,
         recorded=reference.sign_error if len(wanted) == len(networks) else None,
+        answers=reference.answers if len(wanted) == len(networks) else None,
         reference=True,
     )
 

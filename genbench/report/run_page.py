@@ -11,6 +11,7 @@ from typing import Any
 from genbench import __version__
 from genbench.display.kept_figures import figures_kept_in, inlined
 from genbench.display.names import reading_note
+from genbench.display.question_marks import question_marks, question_titles
 from genbench.display.scatter import reading_scatter
 from genbench.display.templates import template_environment
 from genbench.engine.cells import Outcome, Status
@@ -62,7 +63,11 @@ def write_run_page(result: RunResult, path: Path) -> None:
 def _content(result: RunResult, pages: Pages) -> dict[str, Any]:
     evidence = result.evidence
     columns = [*evidence.columns, *evidence.counts]
+    claims = result.judged.claims
     return {
+        "band": None if claims is None else claims.band,
+        "questions": [] if claims is None else question_titles(claims),
+        "baselines": {} if claims is None else claims.baselines,
         "suite": result.plan.suite,
         "pages": pages,
         "networks": len(evidence.networks),
@@ -74,6 +79,8 @@ def _content(result: RunResult, pages: Pages) -> dict[str, Any]:
                 "asked": one.name in result.plan.asked,
                 "rank": rank,
                 "score": one.score,
+                "headline": result.judged.headline(one),
+                "marks": question_marks(claims, one.name),
                 "numbers": [] if one.score is None else [column.text(one.score) for column in columns],
                 "statuses": one.statuses,
                 "seconds": one.seconds,

@@ -13,8 +13,10 @@ from msgspec import Struct, to_builtins
 from genbench import __version__
 from genbench.display.names import reading_note
 from genbench.display.tables import Table, fitting_columns, print_table, show
+from genbench.display.verdict_tables import claim_words, passed_words
 from genbench.engine.cells import Outcome, Status
 from genbench.run.execute import RunResult
+from genbench.scoring.claims import Claims
 from genbench.suites.pages import Pages
 from genbench.suites.result import MeasureResult
 
@@ -44,6 +46,9 @@ def show_run(result: RunResult, table: Path | None = None) -> None:
     else:
         show(_problems(result))
     _show_scores(result, pages)
+    if result.judged.claims is not None:
+        for line in claim_words(result.judged.claims):
+            click.echo(line, err=True)
     if len(result.asked) <= _FEW:
         for measure in result.asked:
             show(pages.failures(measure))
@@ -114,21 +119,26 @@ def _show_scores(result: RunResult, pages: Pages) -> None:
             "readings": ", ".join(f"{count} {status}" for status, count in measure.statuses),
             "seconds": f"{measure.seconds:.2g}",
         }
-        if (score := measure.score) is not None:
-            row |= {"sign error": f"{score.value:.3f}", "95 %": f"{score.low:.3f}–{score.high:.3f}"}
+        headline = result.judged.headline(measure)
+        if (score := measure.score) is not None and headline is not None:
+            ends = f"{headline.low:.3f}–{headline.high:.3f}"
+            row |= {"sign error": f"{headline.value:.3f}", "95 %": ends}
+            if result.judged.claims is not None:
+                row["passes"] = passed_words(result.judged.claims.measures[measure.name])
             row |= {_words(label): columns[label].text(score) for label in pages.summary}
             row |= {column.label: column.text(score) for column in counts}
         rows.append(row)
     # What a headline is made of is worth a column only where measures differ in it.
     counted = [column.label for column in counts[:1]]
     complete = len({(row["readings"], *(row.get(label) for label in counted)) for row in rows}) == 1
-    names = ["measure", "rank", "sign error", "95 %", *map(_words, pages.summary)]
+    passes = [] if result.judged.claims is None else ["passes"]
+    names = ["measure", "rank", "sign error", "95 %", *passes, *map(_words, pages.summary)]
     names = fitting_columns([*names, *([] if complete else [*counted, "readings"]), "seconds"], rows)
     print_table(
         names,
         rows,
         title=f"{pages.score_title}, {result.plan.suite.title} (0 perfect, 0.5 a coin)",
-        right=[name for name in names if name not in ("measure", "readings")],
+        right=[name for name in names if name not in ("measure", "readings", "passes")],
     )
     hidden = len(everyone) - len(shown)
     if hidden:
@@ -192,6 +202,10 @@ class MeasureDocument(Struct):
     """As the kind of the suite has it."""
     readings: list[ReadingDocument]
     rank: int | None
+    questions: dict[str, dict[str, float | None]] | None
+    """Question to value, ends of the interval, p and p after Holm; None where nothing can be asked."""
+    verdict: list[str] | None
+    """The questions that it passes."""
 
 
 class RunDocument(Struct):
@@ -206,12 +220,15 @@ class RunDocument(Struct):
     evidence: Mapping[str, Mapping[str, Any]]
     asked: list[str]
     measures: list[MeasureDocument]
+    baselines: dict[str, dict[str, Any]]
+    cannot_ask: dict[str, str]
 
 
 def run_document(result: RunResult) -> RunDocument:
     """The run as values of JSON."""
     suite, pack = result.plan.suite, result.plan.evidence.pack
     ranks = {measure.name: rank for rank, measure in result.judged.ranked}
+    claims = result.judged.claims
     return RunDocument(
         genbench=__version__,
         suite=suite.name,
@@ -221,7 +238,9 @@ def run_document(result: RunResult) -> RunDocument:
         pack=None if pack is None else pack.version,
         evidence=result.evidence.known,
         asked=sorted(result.plan.asked),
-        measures=[_measure_document(measure, ranks[measure.name]) for measure in result.measures],
+        measures=[_measure_document(measure, ranks[measure.name], claims) for measure in result.measures],
+        baselines={} if claims is None else claims.record()["baselines"],
+        cannot_ask={} if claims is None else claims.verdict.cannot_ask,
     )
 
 
@@ -230,7 +249,8 @@ def run_json(result: RunResult, table: Path | None = None) -> dict[str, Any]:
     return {**to_builtins(run_document(result)), **result.evidence.pages(result.judged).document(table)}
 
 
-def _measure_document(measure: MeasureResult, rank: int | None) -> MeasureDocument:
+def _measure_document(measure: MeasureResult, rank: int | None, claims: Claims | None) -> MeasureDocument:
+    verdict = None if claims is None else claims.measures[measure.name]
     return MeasureDocument(
         name=measure.name,
         source=str(measure.source),
@@ -239,6 +259,8 @@ def _measure_document(measure: MeasureResult, rank: int | None) -> MeasureDocume
         sign_error=None if measure.score is None else measure.score.record(),
         readings=[_reading_document(*reading) for reading in measure.outcomes.items()],
         rank=rank,
+        questions=None if verdict is None else {name: vars(one) for name, one in verdict.questions.items()},
+        verdict=None if verdict is None else verdict.verdict,
     )
 
 

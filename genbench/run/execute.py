@@ -139,4 +139,4 @@ def _result(plan: Plan, store: Store, outcomes: Mapping[str, Outcome]) -> RunRes
         for entry in plan.measures
     ]
     evidence = _evidence(plan, store, outcomes)
-    return RunResult(plan, evidence, evidence.judge([*results, *plan.references.values()]), store.root)
+    return RunResult(plan, evidence, evidence.judged([*results, *plan.references.values()]), store.root)

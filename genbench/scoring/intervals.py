@@ -23,6 +23,7 @@ from genbench.scoring.resample_networks import Draws
 __all__ = ["Spread", "cluster_intervals", "measured_spread", "pair_p", "paired_p"]
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 _LEAST_CLUSTERS = 10
 _SMALLEST = 1e-9
@@ -36,15 +37,15 @@ class Spread:
     sums: ClusterSums
     images: Floats
     """(resamples, measures) deviations under resampled held-out images; 0 where there are none."""
-    clusters: int
-    """That the pairs touch."""
-    freedom: int
-    """These clusters less one per family."""
+    clusters: Integers
+    """(measures,) that the pairs touch."""
+    freedom: Integers
+    """(measures,) these clusters less one per family."""
 
     @property
-    def too_few(self) -> bool:
-        """Whether there are so few clusters that how they vary cannot be told: an only pair of clusters
-        never differs from the mean."""
+    def too_few(self) -> NDArray[np.bool_]:
+        """(measures,) whether there are so few clusters that how they vary cannot be told: an only pair of
+        clusters never differs from the mean."""
         return self.clusters < _LEAST_CLUSTERS
 
     @staticmethod
@@ -53,8 +54,8 @@ class Spread:
         return Spread(
             ClusterSums.together([part.sums for part in parts]),
             np.concatenate([part.images for part in parts], axis=1),
-            min(part.clusters for part in parts),
-            min(part.freedom for part in parts),
+            np.concatenate([part.clusters for part in parts]),
+            np.concatenate([part.freedom for part in parts]),
         )
 
 
@@ -74,8 +75,7 @@ def cluster_intervals(
     wide = np.nanstd(resampled, axis=0)
     right = np.sqrt(spread.sums.variances())
     scale = np.divide(right, wide, out=np.zeros_like(wide), where=wide > _SMALLEST)
-    if spread.too_few:
-        scale = np.ones_like(wide)
+    scale[spread.too_few] = 1.0
     scale *= student.ppf(0.975, spread.freedom) / norm.ppf(0.975)
     # Images are drawn anew as often as networks are.
     images = spread.images[np.arange(len(resampled)) % len(spread.images)]
@@ -101,7 +101,9 @@ def measured_spread(
     touched = np.union1d(question.pairs.first, question.pairs.second)
     there = len(np.unique(known.cluster[touched]))
     freedom = max(1, there - len(np.unique(known.family[touched])))
-    return Spread(cluster_sums(question.pairs, entering, known.cluster, count), images, there, freedom)
+    sums = cluster_sums(question.pairs, entering, known.cluster, count)
+    each = np.ones(entering.shape[1], dtype=np.int64)
+    return Spread(sums, images, there * each, freedom * each)
 
 
 def paired_p(values: Floats, spread: Spread) -> Floats:
@@ -110,28 +112,27 @@ def paired_p(values: Floats, spread: Spread) -> Floats:
         t = difference / standard error of the difference,    t ~ Student(clusters − families)
 
     A thousand resamples cannot give the small p-values that Holm asks of a large board. 1 where there are too
-    few clusters.
+    few clusters of either.
     """
-    if spread.too_few:
-        return np.ones((len(values), len(values)))
     centred = spread.images - spread.images.mean(axis=0)
     gram = centred.T @ centred / len(centred)
     own = np.diag(gram)
     variance = spread.sums.difference_variances() + np.maximum(own[:, None] + own - 2 * gram, 0.0)
-    return _two_sided(np.abs(values[:, None] - values), variance, spread.freedom)
+    freedom = np.minimum(spread.freedom[:, None], spread.freedom)
+    p = _two_sided(np.abs(values[:, None] - values), variance, freedom)
+    return np.where(spread.too_few[:, None] | spread.too_few, 1.0, p)
 
 
 def pair_p(values: Sequence[Floats], spreads: Sequence[Spread]) -> Floats:
     """(measures,) the same for each measure of one board against the one in its place on another."""
     one, other = spreads
-    if one.too_few:
-        return np.ones(len(values[0]))
     sums = ClusterSums(one.sums.touching - other.sums.touching, one.sums.between - other.sums.between)
     variance = sums.variances() + np.var(one.images - other.images, axis=0)
-    return _two_sided(np.abs(values[0] - values[1]), variance, one.freedom)
+    p = _two_sided(np.abs(values[0] - values[1]), variance, np.minimum(one.freedom, other.freedom))
+    return np.where(one.too_few | other.too_few, 1.0, p)
 
 
-def _two_sided(difference: Floats, variance: Floats, freedom: int) -> Floats:
+def _two_sided(difference: Floats, variance: Floats, freedom: Integers) -> Floats:
     error = np.sqrt(variance)
     same = np.where(difference > _SMALLEST, np.inf, 0.0)
     ratio = np.divide(difference, error, out=same, where=error > _SMALLEST)

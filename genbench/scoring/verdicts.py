@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from genbench.scoring.bootstrap import RESAMPLES
-from genbench.scoring.intervals import Spread, cluster_intervals, paired_p
+from genbench.scoring.intervals import Spread, cluster_intervals, measured_spread, paired_p
 from genbench.scoring.known_networks import KnownNetworks
 from genbench.scoring.permutations import PERMUTATIONS
 from genbench.scoring.questions import QUESTIONS, ask, ask_chance
@@ -25,7 +25,7 @@ __all__ = [
     "headlines",
     "holm",
     "judge",
-    "surely_better",
+    "told_apart",
 ]
 
 Floats = NDArray[np.float64]
@@ -90,6 +90,7 @@ def judge(
     permutations: int = PERMUTATIONS,
     resamples: int = RESAMPLES,
     seed: int = 0,
+    answered: Mapping[str, Mapping[str, Answer]] | None = None,
 ) -> BoardVerdict:
     """Ask every measure the four questions.
 
@@ -97,15 +98,19 @@ def judge(
     ----------
     readings : measure to its values in the order of `known.names`, oriented so that higher means worse. A
         missing or infinite value leaves that network out for that measure.
+    answered : measure to answers that are known already, from the same readings; it is not asked again, but
+        counts in Holm's correction and in ranks. A measure's answers do not depend on those beside it.
     """
     names = list(readings)
     values = _as_array(known, readings)
     draws = draw_networks(known.cluster, known.family, resamples, seed)
-    answers: dict[str, dict[str, Answer]] = {name: {} for name in names}
-    spreads: list[Spread] = []
-    spread_of: list[int] = []
+    answers: dict[str, dict[str, Answer]] = {
+        name: {q: one for q, one in (answered or {}).get(name, {}).items() if one.value is not None}
+        for name in names
+    }
+    fresh = [place for place, name in enumerate(names) if not answers[name]]
     finite = np.isfinite(values)
-    for pattern in _patterns(finite):
+    for pattern in _patterns(finite, fresh):
         rows = finite[:, pattern[0]]
         some = known if rows.all() else known.take(rows)
         for question, asked in ask(some).items():
@@ -114,20 +119,17 @@ def judge(
             entering = asked.entering(values[rows][:, pattern])
             errors = asked.pairs.sign_errors(entering)
             p = asked.p(entering, permutations, seed)
-            low, high, spread = cluster_intervals(asked, some, entering, draws.of(rows))
+            low, high, _ = cluster_intervals(asked, some, entering, draws.of(rows))
             for place, *numbers in zip(pattern, errors, low, high, p, strict=True):
                 answers[names[place]][question] = Answer(*map(float, numbers))
-            if question == "chance":
-                spreads.append(spread)
-                spread_of += pattern
-    answered = _with_holm(answers)
-    found = [answered[name]["chance"].value for name in names]
-    paired = _paired(np.array(found, dtype=np.float64), spreads, spread_of)
+    corrected = _with_holm(answers)
+    found = [corrected[name]["chance"].value for name in names]
+    paired = _paired(known, values, draws.copies.shape[1])
     ranks = _ranks(found, paired)
     return BoardVerdict(
         measures={
             name: MeasureVerdict(
-                ranks[place], answered[name], _passed(answered[name]), int((~finite[:, place]).sum())
+                ranks[place], corrected[name], _passed(corrected[name]), int((~finite[:, place]).sum())
             )
             for place, name in enumerate(names)
         },
@@ -155,8 +157,6 @@ def headlines(
     finite = np.isfinite(array)
     draws = draw_networks(known.cluster, known.family, resamples, seed)
     numbers = np.full((3, len(readings)), np.nan)
-    spreads: list[Spread] = []
-    order: list[int] = []
     for pattern in _patterns(finite):
         rows = finite[:, pattern[0]]
         some = known if rows.all() else known.take(rows)
@@ -164,12 +164,10 @@ def headlines(
         if isinstance(asked, str):
             continue
         own = array[rows][:, pattern]
-        low, high, spread = cluster_intervals(asked, some, own, draws.of(rows))
+        low, high, _ = cluster_intervals(asked, some, own, draws.of(rows))
         numbers[:, pattern] = asked.pairs.sign_errors(own), low, high
-        spreads.append(spread)
-        order += pattern
     values, low, high = numbers
-    return Headlines(values, low, high, _paired(values, spreads, order))
+    return Headlines(values, low, high, _paired(known, array, draws.copies.shape[1]))
 
 
 def _as_array(known: KnownNetworks, readings: Mapping[Any, ArrayLike]) -> Floats:
@@ -177,19 +175,34 @@ def _as_array(known: KnownNetworks, readings: Mapping[Any, ArrayLike]) -> Floats
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(known)).T
 
 
-def _paired(values: Floats, spreads: list[Spread], order: list[int]) -> Floats:
-    """(readings, readings); `order` are the places of those in `spreads`."""
-    paired = np.full((len(values), len(values)), np.nan)
+def _paired(known: KnownNetworks, readings: Floats, clusters: int) -> Floats:
+    """(readings, readings) p-values that two headlines are the same; NaN without a headline."""
+    finite = np.isfinite(readings)
+    count = readings.shape[1]
+    spreads: list[Spread] = []
+    order: list[int] = []
+    values: list[Floats] = []
+    for pattern in _patterns(finite):
+        rows = finite[:, pattern[0]]
+        some = known if rows.all() else known.take(rows)
+        asked = ask_chance(some)
+        if isinstance(asked, str):
+            continue
+        own = readings[rows][:, pattern]
+        spreads.append(measured_spread(asked, some, own, clusters))
+        values.append(asked.pairs.sign_errors(own))
+        order += pattern
+    paired = np.full((count, count), np.nan)
     if spreads:
-        paired[np.ix_(order, order)] = paired_p(values[order], Spread.together(spreads))
+        paired[np.ix_(order, order)] = paired_p(np.concatenate(values), Spread.together(spreads))
     return paired
 
 
-def _patterns(finite: NDArray[np.bool_]) -> list[list[int]]:
-    """Measures that miss the same networks, together."""
+def _patterns(finite: NDArray[np.bool_], places: Iterable[int] | None = None) -> list[list[int]]:
+    """Measures, all or those in `places`, that miss the same networks, together."""
     found: dict[bytes, list[int]] = {}
-    for place, column in enumerate(finite.T):
-        found.setdefault(column.tobytes(), []).append(place)
+    for place in range(finite.shape[1]) if places is None else places:
+        found.setdefault(finite[:, place].tobytes(), []).append(place)
     return list(found.values())
 
 
@@ -224,22 +237,17 @@ def holm(p: ArrayLike) -> Floats:
     return corrected
 
 
-def surely_better(values: Floats, paired: Floats, place: int) -> NDArray[np.bool_]:
-    """(measures,) which have a lower sign-error than the one in `place`, at 5 % after Holm over all others.
-
-    Parameters
-    ----------
-    values : (measures,) sign-errors, NaN where there is none; `paired` as in `BoardVerdict`.
-    """
-    others = np.flatnonzero(np.isfinite(paired[place]) & (np.arange(len(values)) != place))
-    sure = np.zeros(len(values), dtype=bool)
-    sure[others] = (holm(paired[place, others]) <= LEVEL) & (values[others] < values[place])
-    return sure
+def told_apart(paired: Floats) -> NDArray[np.bool_]:
+    """(measures, measures) whether the one in the row differs from that in the column, at 5 % after Holm over
+    all others of the row."""
+    apart = np.zeros(paired.shape, dtype=bool)
+    for place, row in enumerate(paired):
+        others = np.flatnonzero(np.isfinite(row) & (np.arange(len(row)) != place))
+        apart[place, others] = holm(row[others]) <= LEVEL
+    return apart
 
 
 def _ranks(found: list[float | None], paired: Floats) -> list[int | None]:
     values = np.array(found, dtype=np.float64)
-    return [
-        None if value is None else 1 + int(surely_better(values, paired, place).sum())
-        for place, value in enumerate(found)
-    ]
+    better = told_apart(paired) & (values < values[:, None])
+    return [None if value is None else 1 + int(row.sum()) for value, row in zip(found, better, strict=True)]

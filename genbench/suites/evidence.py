@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from genbench.errors import UserError
 from genbench.packs.pack import Pack
+from genbench.suites.claims import find_claims
 from genbench.suites.result import Judged, MeasureResult
 from genbench.suites.suite import Suite
 
@@ -78,6 +79,11 @@ class Evidence(ABC):
     @abstractmethod
     def judge(self, results: Sequence[MeasureResult]) -> Judged:
         """The same results with their scores, from the readings alone."""
+
+    def judged(self, results: Sequence[MeasureResult]) -> Judged:
+        """The same with what may be claimed of them."""
+        found = self.judge(results)
+        return replace(found, claims=find_claims(self, found.results))
 
     @abstractmethod
     def pages(self, judged: Judged) -> Pages:

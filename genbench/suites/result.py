@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from genbench.engine.cells import Outcome
 from genbench.plugin.contract import MeasureInfo
 from genbench.plugin.registry import BUILT_IN, Source
 from genbench.scoring.ranking import tied_ranks
 
-__all__ = ["Judged", "MeasureResult", "Score"]
+if TYPE_CHECKING:
+    from genbench.scoring.claims import Claims
+
+__all__ = ["Headline", "Judged", "MeasureResult", "Score"]
 
 
 class Score(Protocol):
@@ -43,6 +46,20 @@ class Score(Protocol):
 
 
 @dataclass(frozen=True)
+class Headline:
+    """A sign-error with its 95 % interval, as tables show it."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, score: Score) -> Headline:
+        """The kind's own, over what it resamples."""
+        return cls(score.value, score.low, score.high)
+
+
+@dataclass(frozen=True)
 class MeasureResult:
     """A measure, its readings, and once they are judged its score."""
 
@@ -55,6 +72,8 @@ class MeasureResult:
     """A `Score`; None where there are too few readings, or none was computed yet."""
     recorded: Mapping[str, Any] | None = None
     """Of a reference: its score as recorded, which need not be computed again."""
+    answers: Mapping[str, Mapping[str, float | None]] | None = None
+    """Of a reference: question to its recorded value, ends of its interval and p."""
     reference: bool = False
     """Whether its readings are recorded ones, which came with genbench."""
 
@@ -98,11 +117,29 @@ class Judged:
     """What the kind's own pages want to know beside the scores."""
     note: str = ""
     """Why some scores are missing that one could expect."""
+    claims: Claims | None = None
+    """What may be claimed of these measures; None where a suite does not say what they can be asked."""
+
+    def headline(self, result: MeasureResult) -> Headline | None:
+        """Its sign-error and interval: over another draw of networks where that can be told."""
+        if result.score is None or self.claims is None:
+            return None if result.score is None else Headline.of(result.score)
+        chance = self.claims.measures[result.name].questions["chance"]
+        if chance.value is None or chance.low is None or chance.high is None:
+            return Headline.of(result.score)
+        return Headline(chance.value, chance.low, chance.high)
 
     @cached_property
     def ranked(self) -> list[tuple[int | None, MeasureResult]]:
-        """Rank and measure, best first; measures that the evidence cannot tell apart share a rank."""
-        ranks = tied_ranks([one.score for one in self.results])
+        """Rank and measure, best first; measures that the evidence cannot tell apart share a rank.
+
+        One more than the number of measures that are better by a paired cluster test, where networks can be
+        resampled.
+        """
+        if self.claims is None:
+            ranks = tied_ranks([one.score for one in self.results])
+        else:
+            ranks = [self.claims.measures[one.name].rank if one.score else None for one in self.results]
         return sorted(
             zip(ranks, self.results, strict=True),
             key=lambda row: (row[1].score is None, row[1].score.value if row[1].score else 0.0, row[1].name),

@@ -118,7 +118,7 @@ class TestbedEvidence(Evidence):
         return [
             "Sign-error: the share of pairs of networks that a measure orders against the held-out truth.",
             "0 is perfect, ½ a coin, 1 always wrong.",
-            "Its 95 % interval is over resampled held-out images; it does not speak of other networks.",
+            "Its 95 % interval is for another draw of backbones and of held-out images.",
         ]
 
     def judge(self, results: Sequence[MeasureResult]) -> Judged:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["TestbedPages"]
 
 _WORST_SHOWN = 5
-_WORST_TOLD = 10
+_WORST_TOLD = 6
 _STATISTICS = {"mean": "M", "sd": "SD", "p10": "P10"}
 
 
@@ -39,7 +39,7 @@ class TestbedPages(Pages):
 
     judged_by = "the practical metric: held-out error over degraded images and unseen classes"
     score_title = "sign-error against the practical metric"
-    about_scores = "The bar is the 95 % interval over resampled held-out images."
+    about_scores = "The bar is the 95 % interval for another draw of backbones and of held-out images."
     scatter_caption = "Lines join pairs of one family that the measure orders wrongly, the surest darkest."
     papers = ("004",)
     templates = "genbench.testbed"

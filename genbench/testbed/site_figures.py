@@ -26,7 +26,8 @@ _AXES = {"ssim": "SSIM", "zero_shot": "zero-shot share", "weights": "model size 
 
 def scatter(result: MeasureResult, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
     """Readings against the mean held-out error, one panel per slice; None without two values."""
-    values = result.values
+    # No eye sees more digits, and every page has them in a table.
+    values = {network: float(f"{value:.5g}") for network, value in result.values.items()}
     if len(values) < 2:
         return None
     panels = []

@@ -75,7 +75,7 @@ function boardTable(table) {
   // Hiding columns; the measure's name stays.
   const choices = document.getElementById("columns");
   heads.forEach((head, column) => {
-    if (head.dataset.fixed !== undefined) return;
+    if (!choices || head.dataset.fixed !== undefined) return;
     const label = document.createElement("label"), box = document.createElement("input");
     box.type = "checkbox";
     box.checked = true;
@@ -92,6 +92,6 @@ function boardTable(table) {
   const port = table.parentElement;
   const fit = () => { port.classList.remove("fits"); port.classList.toggle("fits", table.scrollWidth <= port.offsetWidth); };
   addEventListener("resize", fit);
-  choices.addEventListener("change", fit);
+  if (choices) choices.addEventListener("change", fit);
   fit();
 }
