@@ -47,7 +47,7 @@ def corrupt(images: Tensor, name: str, severity: int, seed: int = 0) -> Tensor:
         return images.clone()
     bytes_given = images.dtype == torch.uint8
     values = images.double() / 255 if bytes_given else images.double()
-    generator = torch.Generator("cpu").manual_seed(derive_seed("corruption", name, severity, seed))
+    generator = torch.Generator().manual_seed(derive_seed("corruption", name, severity, seed))
     changed = CORRUPTIONS[name](values, severity - 1, generator).clamp(0, 1)
     # Published images are cut to whole bytes, not rounded; the sum keeps 3.9999999 from becoming 3.
     return (changed * 255 + 1e-6).byte() if bytes_given else changed.to(images.dtype)
@@ -58,9 +58,7 @@ def corrupt(images: Tensor, name: str, severity: int, seed: int = 0) -> Tensor:
 
 def _gaussian_noise(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
     deviation = (0.04, 0.06, 0.08, 0.09, 0.10)[level]
-    return images + deviation * torch.randn(
-        images.shape, generator=generator, dtype=images.dtype, device="cpu"
-    )
+    return images + deviation * torch.randn(images.shape, generator=generator, dtype=images.dtype)
 
 
 def _shot_noise(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
@@ -70,7 +68,7 @@ def _shot_noise(images: Tensor, level: int, generator: torch.Generator) -> Tenso
 
 def _impulse_noise(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
     share = (0.01, 0.02, 0.03, 0.05, 0.07)[level]
-    draws = torch.rand(images.shape, generator=generator, dtype=images.dtype, device="cpu")
+    draws = torch.rand(images.shape, generator=generator, dtype=images.dtype)
     salted = torch.where(draws < share / 2, 1.0, images)
     return torch.where((draws >= share / 2) & (draws < share), 0.0, salted)
 
@@ -81,7 +79,7 @@ def _impulse_noise(images: Tensor, level: int, generator: torch.Generator) -> Te
 def _defocus_blur(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
     """A disk, smoothed by a Gaussian of 3 × 3 pixels; mirrored at the edges."""
     radius, smoothing = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))[level]
-    place = torch.arange(-1, 2, dtype=images.dtype, device="cpu")
+    place = torch.arange(-1, 2, dtype=images.dtype)
     disk = (place[:, None].square() + place.square() <= radius**2).to(images.dtype)
     bell = torch.exp(-place.square() / (2 * smoothing**2))
     bell = (bell[:, None] * bell) / (bell.sum() ** 2)
@@ -93,21 +91,19 @@ def _defocus_blur(images: Tensor, level: int, generator: torch.Generator) -> Ten
 def _motion_blur(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
     """Along a line at −45° to 45°."""
     radius, deviation = ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5))[level]
-    angle = (torch.rand(len(images), generator=generator, dtype=images.dtype, device="cpu") - 0.5) * (
-        math.pi / 2
-    )
+    angle = (torch.rand(len(images), generator=generator, dtype=images.dtype) - 0.5) * (math.pi / 2)
     return _streaked(images, radius, deviation, angle)
 
 
 def _streaked(images: Tensor, radius: int, deviation: float, angle: Tensor) -> Tensor:
     """Half a Gaussian along a line at angle (n,), as ImageMagick's motion blur; edges repeat."""
     count, _, height, width = images.shape
-    steps = torch.arange(2 * radius + 1, dtype=images.dtype, device="cpu")
+    steps = torch.arange(2 * radius + 1, dtype=images.dtype)
     weights = torch.exp(-steps.square() / (2 * deviation**2))
     weights /= weights.sum()
-    rows, cols = torch.arange(height, device="cpu")[:, None], torch.arange(width, device="cpu")
+    rows, cols = torch.arange(height)[:, None], torch.arange(width)
     blurred = torch.zeros_like(images)
-    each = torch.arange(count, device="cpu")[:, None, None]
+    each = torch.arange(count)[:, None, None]
     for step, weight in zip(steps.tolist(), weights.tolist(), strict=True):
         down = torch.ceil(step * torch.sin(angle) - 0.5).long()[:, None, None]
         right = torch.ceil(step * torch.cos(angle) - 0.5).long()[:, None, None]
@@ -128,8 +124,8 @@ def _glass_blur(images: Tensor, level: int, generator: torch.Generator) -> Tenso
     # (height, width, channels, n): all images exchange the same pixel at once, each with its own neighbour.
     pixels = (down @ images @ right.T).permute(2, 3, 1, 0).contiguous()
     places = (rounds, height, width, 2, count)
-    steps = torch.randint(-1, 1, places, generator=generator, device="cpu")
-    each = torch.arange(count, device="cpu")
+    steps = torch.randint(-1, 1, places, generator=generator)
+    each = torch.arange(count)
     for time in range(rounds):
         for row in range(height - 1, 1, -1):
             for column in range(width - 1, 1, -1):
@@ -150,10 +146,8 @@ def _zoom_blur(images: Tensor, level: int, generator: torch.Generator) -> Tensor
 def _magnified(images: Tensor, factor: float) -> Tensor:
     """The middle of the images, `factor` times larger, as large as they were."""
     height, width = images.shape[2:]
-    x = (torch.arange(width, dtype=torch.float64, device="cpu") - (width - 1) / 2) / factor + (width - 1) / 2
-    y = (torch.arange(height, dtype=torch.float64, device="cpu") - (height - 1) / 2) / factor + (
-        height - 1
-    ) / 2
+    x = (torch.arange(width, dtype=torch.float64) - (width - 1) / 2) / factor + (width - 1) / 2
+    y = (torch.arange(height, dtype=torch.float64) - (height - 1) / 2) / factor + (height - 1) / 2
     places = torch.stack([x.expand(height, width), y[:, None].expand(height, width)], dim=2)
     return _sampled(images, places.expand(len(images), -1, -1, -1), mirror_centre=True)
 
@@ -169,11 +163,11 @@ def _snow(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
         (0.3, 0.3, 1.25, 0.65, 14, 12.0, 0.8),
     )[level]  # fmt: skip
     count, _, height, width = images.shape
-    noise = torch.randn(count, 1, height, width, generator=generator, dtype=torch.float64, device="cpu")
+    noise = torch.randn(count, 1, height, width, generator=generator, dtype=torch.float64)
     flakes = _magnified(mean + spread * noise, size)
     flakes = torch.where(flakes < sparse, 0.0, flakes.clamp(max=1))
     # Within 45° of straight down.
-    angle = (torch.rand(count, generator=generator, dtype=torch.float64, device="cpu") + 0.5) * (math.pi / 2)
+    angle = (torch.rand(count, generator=generator, dtype=torch.float64) + 0.5) * (math.pi / 2)
     falling = _streaked(flakes, radius, deviation, angle)
     white = torch.maximum(images, 1.5 * _grey(images) + 0.5)
     return kept * images + (1 - kept) * white + falling + falling.flip(2, 3)
@@ -201,12 +195,10 @@ def _ice(images: Tensor, generator: torch.Generator) -> Tensor:
     count, channels, height, width = images.shape
     side = 2 ** math.ceil(math.log2(max(height, width)))
     ground = _plasma(count, side, 2.5, generator)[:, None, :height, :width]
-    first = torch.rand(count, generator=generator, dtype=torch.float64, device="cpu") * math.pi
-    needles = torch.zeros(count, 1, height, width, dtype=torch.float64, device="cpu")
+    first = torch.rand(count, generator=generator, dtype=torch.float64) * math.pi
+    needles = torch.zeros(count, 1, height, width, dtype=torch.float64)
     for turn in range(3):
-        seeds = (
-            torch.rand(count, 1, height, width, generator=generator, dtype=torch.float64, device="cpu") > 0.9
-        )
+        seeds = torch.rand(count, 1, height, width, generator=generator, dtype=torch.float64) > 0.9
         lines = _streaked(seeds.double(), 6, 3.0, first + turn * math.pi / 3)
         needles = torch.maximum(needles, lines / lines.amax(dim=(1, 2, 3), keepdim=True).clamp(min=1e-12))
     ice = (0.15 + 0.55 * ground + 0.5 * needles).clamp(max=1)
@@ -225,11 +217,11 @@ def _fog(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
 
 def _plasma(count: int, side: int, decay: float, generator: torch.Generator) -> Tensor:
     """(count, side, side) clouds in [0, 1] by the diamond-square algorithm on a torus."""
-    clouds = torch.zeros(count, side, side, dtype=torch.float64, device="cpu")
+    clouds = torch.zeros(count, side, side, dtype=torch.float64)
     step, wobble = side, 100.0
 
     def noisy(total: Tensor) -> Tensor:
-        noise = 2 * torch.rand(total.shape, generator=generator, dtype=torch.float64, device="cpu") - 1
+        noise = 2 * torch.rand(total.shape, generator=generator, dtype=torch.float64) - 1
         return total / 4 + wobble**2 * noise
 
     while step >= 2:
@@ -282,8 +274,8 @@ def _pixelate(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
 def _boxes(source: int, target: int) -> Tensor:
     """(target, source) weights of Pillow's BOX filter: the mean of the pixels whose centres are inside."""
     scale = source / target
-    centre = (torch.arange(target, dtype=torch.float64, device="cpu") + 0.5)[:, None] * scale
-    offset = (torch.arange(source, device="cpu") + 0.5 - centre) / max(scale, 1.0)
+    centre = (torch.arange(target, dtype=torch.float64) + 0.5)[:, None] * scale
+    offset = (torch.arange(source) + 0.5 - centre) / max(scale, 1.0)
     inside = ((offset > -0.5) & (offset <= 0.5)).double()
     return inside / inside.sum(dim=1, keepdim=True)
 
@@ -310,27 +302,18 @@ def _elastic(images: Tensor, level: int, generator: torch.Generator) -> Tensor:
     )[level]  # fmt: skip
     count, _, height, width = images.shape
     side = min(height, width)
-    centre = torch.tensor([width // 2, height // 2], dtype=torch.float64, device="cpu")
+    centre = torch.tensor([width // 2, height // 2], dtype=torch.float64)
     arm = side // 3
-    corners = centre + torch.tensor(
-        [[arm, arm], [arm, -arm], [-arm, -arm]], dtype=torch.float64, device="cpu"
-    )
-    draws = 2 * torch.rand(count, 3, 2, generator=generator, dtype=torch.float64, device="cpu") - 1
+    corners = centre + torch.tensor([[arm, arm], [arm, -arm], [-arm, -arm]], dtype=torch.float64)
+    draws = 2 * torch.rand(count, 3, 2, generator=generator, dtype=torch.float64) - 1
     moved = corners + draws * shift * side
     # The map that takes each moved corner back: (x, y, 1) -> (x, y).
-    back = torch.linalg.solve(
-        torch.cat([moved, torch.ones(count, 3, 1, device="cpu")], dim=2), corners.expand(count, 3, 2)
-    )
-    x, y = (
-        torch.arange(width, dtype=torch.float64, device="cpu"),
-        torch.arange(height, dtype=torch.float64, device="cpu"),
-    )
+    back = torch.linalg.solve(torch.cat([moved, torch.ones(count, 3, 1)], dim=2), corners.expand(count, 3, 2))
+    x, y = torch.arange(width, dtype=torch.float64), torch.arange(height, dtype=torch.float64)
     places = torch.stack([x.expand(height, width), y[:, None].expand(height, width)], dim=2)
-    affine = torch.cat([places, torch.ones(height, width, 1, device="cpu")], dim=2).flatten(0, 1) @ back
+    affine = torch.cat([places, torch.ones(height, width, 1)], dim=2).flatten(0, 1) @ back
     turned = _sampled(images, affine.view(count, height, width, 2), mirror_centre=True)
-    noise = (
-        2 * torch.rand(count, 2, height, width, generator=generator, dtype=torch.float64, device="cpu") - 1
-    )
+    noise = 2 * torch.rand(count, 2, height, width, generator=generator, dtype=torch.float64) - 1
     smooth = _smoother(height, smoothing * side) @ noise @ _smoother(width, smoothing * side).T
     return _sampled(turned, places + field * side * smooth.permute(0, 2, 3, 1), mirror_centre=False)
 
@@ -339,7 +322,7 @@ def _smoother(side: int, deviation: float) -> Tensor:
     """(side, side) weights of a Gaussian filter, cut at 3 deviations and mirrored at the edges."""
     from scipy.ndimage import gaussian_filter1d
 
-    unit = torch.eye(side, dtype=torch.float64, device="cpu")
+    unit = torch.eye(side, dtype=torch.float64)
     if not deviation:
         return unit
     return torch.from_numpy(gaussian_filter1d(unit.numpy(), deviation, axis=0, mode="reflect", truncate=3.0))
@@ -350,7 +333,7 @@ def _sampled(images: Tensor, places: Tensor, *, mirror_centre: bool) -> Tensor:
 
     Beyond the edge the image is mirrored, about the centre of the last pixel or about its outer edge.
     """
-    size = torch.tensor([images.shape[3], images.shape[2]], dtype=torch.float64, device="cpu")
+    size = torch.tensor([images.shape[3], images.shape[2]], dtype=torch.float64)
     grid = 2 * places / (size - 1) - 1 if mirror_centre else (2 * places + 1) / size - 1
     return F.grid_sample(images, grid, padding_mode="reflection", align_corners=mirror_centre)
 

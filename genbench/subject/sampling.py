@@ -50,7 +50,7 @@ def drawn_by_size(sizes: Tensor, count: int, generator: torch.Generator) -> tupl
     order = example_order(len(sizes))
     if len(order) <= count:
         return order, torch.ones(len(order), dtype=torch.float64, device="cpu")
-    ordered = sizes.cpu().double()[order]
+    ordered = sizes.cpu().double()[order]  # the same draw on every device
     certain = torch.zeros(len(order), dtype=torch.bool, device="cpu")
     chance = torch.ones(len(order), dtype=torch.float64, device="cpu")
     while int(certain.sum()) < count:
@@ -60,10 +60,9 @@ def drawn_by_size(sizes: Tensor, count: int, generator: torch.Generator) -> tupl
         if not more.any():
             break
         certain |= more
-    steps = (
-        chance.cumsum(0) + torch.rand((), dtype=torch.float64, generator=generator, device="cpu")
-    ).floor()
-    drawn = certain | (steps.diff(prepend=torch.zeros(1, dtype=torch.float64, device="cpu")) > 0)
+    start = torch.rand((), dtype=torch.float64, generator=generator, device="cpu")
+    steps = (chance.cumsum(0) + start).floor()
+    drawn = certain | (steps.diff(prepend=steps.new_zeros(1)) > 0)
     return order[drawn], chance[drawn].clamp(max=1.0)
 
 

@@ -372,7 +372,7 @@ class Subject(SharedParts):
         inputs, labels = examples(self._network, size)
         first = cut_network(self._network).first
         with torch.no_grad():
-            hidden = torch.cat([first(x) for x in inputs.split(fitting(self._network, 256))])
+            hidden = torch.cat([first(x) for x in inputs.split(256)])
         return hidden.flatten(1), labels.clone()
 
 

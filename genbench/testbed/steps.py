@@ -106,7 +106,8 @@ def degraded_images(inputs: NoiseInputs, parents: Mapping[str, Path], out: Path)
     generator = torch.Generator("cpu").manual_seed(inputs.seed)
     order = torch.randperm(len(labels), generator=generator, device="cpu")
     rows = order[:_NOISE_TRAINING].sort().values
-    dials = method.fit(DegradationTask(training[rows], labels[rows], inputs.seed))
+    device = compute_device()
+    dials = method.fit(DegradationTask(training[rows].to(device), labels[rows].to(device), inputs.seed))
     heldout = _pixels(parents["heldout"])
     found = calibrate(dials, heldout, inputs.levels, method=method.name)
     for level, setting in found.items():
