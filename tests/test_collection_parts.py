@@ -220,13 +220,13 @@ def test_images_in_another_form_are_noticed(found: dict[str, float], expected: s
 
 def test_a_data_set_is_prepared_as_the_networks_take_it() -> None:
     raw = load_registry().datasets["digits"].item.load(DataRequest()).train
-    images, labels = prepared_images("digits", {"mean": 0.5, "std": [0.25]})
-    assert torch.allclose(images, (raw.batch(range(len(raw))).float() / 255 - 0.5) / 0.25)
+    parts, labels = prepared_images("digits", {"mean": 0.5, "std": [0.25]})
+    assert torch.allclose(torch.cat(list(parts)), (raw.batch(range(len(raw))).float() / 255 - 0.5) / 0.25)
     assert torch.equal(labels, raw.labels)
-    some, _ = prepared_images("digits", {"train_size": 20, "image_side": 16})
+    (some,), _ = prepared_images("digits", {"train_size": 20, "image_side": 16})
     assert some.shape == (20, 1, 16, 16)
     with pytest.raises(UserError, match="has 3 numbers, but images have 1 channels"):
-        prepared_images("digits", {"mean": [0.1, 0.2, 0.3]})
+        list(prepared_images("digits", {"mean": [0.1, 0.2, 0.3]})[0])
 
 
 def test_classes_come_in_the_data_sets_own_order(suite, tmp_path) -> None:
@@ -240,5 +240,5 @@ def test_classes_come_in_the_data_sets_own_order(suite, tmp_path) -> None:
     changed(suite, FUNCTION, 'dataset = "folder:images"')
     found = load_suite(str(suite))
     assert found.dataset == f"folder:{suite.parent / 'images'}"
-    images, labels = prepared_images(found.dataset, {})
+    (images,), labels = prepared_images(found.dataset, {})
     assert (images[:, 0, 0, 0] * 255).round().tolist() == labels.tolist() == list(range(6))

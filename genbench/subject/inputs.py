@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from genbench.subject.ahead import one_ahead
 
-__all__ = ["Inputs", "Rows"]
+__all__ = ["Inputs", "Rows", "gathered"]
 
 
 class Rows(Protocol):
@@ -116,3 +116,29 @@ class Inputs:
     def dtype(self) -> torch.dtype:
         """Of a prepared input."""
         return self._first.dtype
+
+
+def gathered(
+    data: tuple[Tensor | Inputs, Tensor] | Iterable[tuple[Tensor, Tensor]],
+) -> tuple[Inputs, Tensor]:
+    """Inputs and labels of a training set that someone gives; tensors are copied, `Inputs` are not."""
+    inputs: Tensor | Inputs
+    if (
+        isinstance(data, tuple)
+        and len(data) == 2
+        and isinstance(data[0], (Tensor, Inputs))
+        and isinstance(data[1], Tensor)
+    ):
+        inputs, labels = data[0], data[1].detach().clone()
+        inputs = inputs.detach().clone() if isinstance(inputs, Tensor) else inputs
+    else:
+        batches: list[Any] = list(data)
+        if not batches:
+            raise ValueError("data is empty; give (inputs, labels) or a non-empty iterable of batches")
+        # Joining copies.
+        inputs = torch.cat([batch[0].detach() for batch in batches])
+        labels = torch.cat([batch[1].detach() for batch in batches])
+    if len(inputs) != len(labels):
+        raise ValueError(f"data has {len(inputs)} inputs but {len(labels)} labels")
+    found = Inputs(inputs) if isinstance(inputs, Tensor) else inputs
+    return found, labels.to(found.device).long()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from genbench.errors import NotApplicable
 from genbench.subject.fitting import bytes_per_example, fitting
 from genbench.subject.folding import FoldedNetwork, fold_batch_norm
-from genbench.subject.inputs import Inputs
+from genbench.subject.inputs import Inputs, gathered
 from genbench.subject.parts import LocalParts, PartSource
 from genbench.subject.responses import first_products
 from genbench.subject.sampling import double_backward
@@ -176,7 +176,7 @@ class Subject(SharedParts):
         initial : the network as its training started; None makes measures that need it not applicable.
         classes : number of classes; by default the width of the network's output.
         """
-        inputs, labels = _gathered(data)
+        inputs, labels = gathered(data)
         model = copy.deepcopy(model).eval()
         if classes is None:
             with torch.no_grad():
@@ -379,28 +379,3 @@ def _or_raise(folded: FoldedNetwork | NotApplicable) -> FoldedNetwork:
     if isinstance(folded, NotApplicable):
         raise folded
     return folded
-
-
-def _gathered(
-    data: tuple[Tensor | Inputs, Tensor] | Iterable[tuple[Tensor, Tensor]],
-) -> tuple[Inputs, Tensor]:
-    inputs: Tensor | Inputs
-    if (
-        isinstance(data, tuple)
-        and len(data) == 2
-        and isinstance(data[0], (Tensor, Inputs))
-        and isinstance(data[1], Tensor)
-    ):
-        inputs, labels = data[0], data[1].detach().clone()
-        inputs = inputs.detach().clone() if isinstance(inputs, Tensor) else inputs
-    else:
-        batches: list[Any] = list(data)
-        if not batches:
-            raise ValueError("data is empty; give (inputs, labels) or a non-empty iterable of batches")
-        # Joining copies.
-        inputs = torch.cat([batch[0].detach() for batch in batches])
-        labels = torch.cat([batch[1].detach() for batch in batches])
-    if len(inputs) != len(labels):
-        raise ValueError(f"data has {len(inputs)} inputs but {len(labels)} labels")
-    found = Inputs(inputs) if isinstance(inputs, Tensor) else inputs
-    return found, labels.to(found.device).long()

@@ -227,8 +227,8 @@ def _features(
 
 
 def _features_bytes(speed: Speed) -> int:
-    """Of a forward pass of 64 images: about a tenth of what their backward passes would keep."""
-    return 64 * speed.kept // 10
+    """Of a forward pass of as many images as `steps` takes: a tenth of what their backward passes keep."""
+    return min(64, max(1, 2**22 // (3 * speed.side**2))) * speed.kept // 10
 
 
 def _evidence(

@@ -54,7 +54,9 @@ __all__ = [
 
 _IMAGES = "images.safetensors"
 _BATCH = 64
-"""Images in a forward pass. Fixed, because another size could change the last bit of a feature."""
+"""Images at a time."""
+_VALUES = 2**22
+"""Values of a forward pass, at most: 16 images of 224 pixels."""
 _NOISE_TRAINING = 3000
 """Training images that a degradation may learn from, at most."""
 
@@ -143,7 +145,7 @@ def adapted_network(inputs: AdaptInputs, parents: Mapping[str, Path], out: Path)
     trace = adapt(network, training, labels, inputs)
     network.load_state_dict(read_state(rounded_state(network)))
     with torch.inference_mode():
-        logits = torch.cat([network(part).cpu() for part in training.split(_BATCH)])
+        logits = torch.cat([network(part).cpu() for part in training.split(_fixed_batch(training))])
     save_file(rounded_state(network), out / "final.safetensors")
     save_file(trace.tensors(), out / "trace.safetensors")
     return AdaptedResult(
@@ -168,8 +170,9 @@ def features(inputs: FeatureInputs, parents: Mapping[str, Path], out: Path) -> F
         pixels = RowFile(parents["noise"] / f"{inputs.level:g}.safetensors", "images")
     device = compute_device()
     tower = replace(backbone, module=network.backbone.eval().to(device), encode_text=None)
+    size = _fixed_batch(Inputs(pixels, backbone.preprocess))
     with autocast():
-        found = extract_features(tower, pixels, _BATCH, device)
+        found = extract_features(tower, pixels, size, device)
         write_rows(out / "features.safetensors", "features", found, len(pixels))
     return FeatureResult(images=len(pixels))
 
@@ -243,6 +246,14 @@ def _adapted(folder: Path) -> tuple[LoadedBackbone, AdaptedNetwork]:
     network = _network(backbone, result)
     network.load_state_dict(read_state(load_file(folder / "final.safetensors")))
     return backbone, network
+
+
+def _fixed_batch(images: Inputs) -> int:
+    """Images in a forward pass: a function of their size alone, as another could change the last bit."""
+    size = _BATCH
+    while size > 1 and size * images.shape[1:].numel() > _VALUES:
+        size //= 2
+    return size
 
 
 def _pixels(folder: Path) -> RowFile:
