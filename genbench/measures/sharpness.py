@@ -18,10 +18,11 @@ from genbench.measures._estimates import expected_largest, mean_by, resampled, s
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
 
     from genbench.subject import Subject
-    from genbench.subject.parts import Part
 
 __all__ = ["MEASURES"]
 
@@ -62,7 +63,7 @@ def adaptive_sharpness(subject: Subject) -> Estimate:
     return max(_over_batches(rise, part) for rise in rises.T)
 
 
-def _over_batches(rises: Tensor, part: Part) -> Estimate:
+def _over_batches(rises: Tensor, part: Mapping[str, Tensor]) -> Estimate:
     return mean_by(rises, part["doubts"], float(part["mean_doubt"]))
 
 
