@@ -3,7 +3,7 @@
 sigma is the largest standard deviation of Gaussian noise on the folded parameters that costs a tenth of the
 training accuracy; sigma' the same with noise in proportion to each weight. Both are Monte-Carlo searches
 (`Subject.sigma`), shared by all six measures: a coarse bisection of log sigma, then 96 draws around the
-place, each judged on 48 training examples of its own, and the line through what they cost. The error is that
+place, each judged on 40 training examples of its own, and the line through what they cost. The error is that
 of the line. The search is on (0, 2): a network that no such noise hurts, one that never learnt for example,
 reads as sigma = 2. Like the authors' code, the bounds have log(m/sigma) + 10.
 """

@@ -19,6 +19,8 @@ from genbench.measures._estimates import expected_largest, mean_by, resampled, s
 from genbench.plugin.contract import Estimate, measure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
 
     from genbench.subject import Subject

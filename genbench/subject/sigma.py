@@ -31,7 +31,7 @@ _CLEAR = 3.0
 _NEAR = 0.7
 """Bisection ends where the interval is this short in log sigma, or where a side cannot be told."""
 
-_EXAMPLES, _LOOK_DRAWS = 48, 24
+_EXAMPLES, _LOOK_DRAWS = 40, 24
 DRAWS = 4 * _LOOK_DRAWS
 """Of noise behind the value: four looks, two on either side of it."""
 _APART = 0.2
