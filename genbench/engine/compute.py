@@ -13,11 +13,25 @@ import msgspec
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Compute", "autocast", "begin", "compute_device", "current", "device_name", "starts_fresh", "use"]
+__all__ = [
+    "Compute",
+    "autocast",
+    "begin",
+    "compute_device",
+    "current",
+    "device_name",
+    "start_seconds",
+    "starts_fresh",
+    "use",
+]
 
 _STARTS: dict[str, Literal["fork", "fresh"]] = {"mps": "fresh"}
 """Type of device to how a guarded process starts, where that is not by a fork. CUDA needs no more than that
 nothing before the fork has touched it; Metal does not survive a fork at all."""
+
+
+_FRESH_SECONDS = 120.0
+"""For a fresh process to import torch and load a network."""
 
 
 class Compute(msgspec.Struct, frozen=True):
@@ -74,6 +88,11 @@ def device_name(device: str) -> str:
 def starts_fresh(compute: Compute) -> bool:
     """Whether guarded processes are started anew, with imports of their own, and not forked."""
     return _STARTS.get(compute.device.partition(":")[0]) == "fresh"
+
+
+def start_seconds(compute: Compute) -> float:
+    """What the start of a guarded process may take, beside the time that its work has."""
+    return _FRESH_SECONDS if starts_fresh(compute) else 0.0
 
 
 def begin(compute: Compute, memory: int) -> None:

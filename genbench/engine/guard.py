@@ -21,7 +21,7 @@ import msgspec
 import psutil
 
 from genbench.engine.cells import Cost, Limits, Outcome, Status
-from genbench.engine.compute import starts_fresh
+from genbench.engine.compute import start_seconds, starts_fresh
 from genbench.engine.guarded import Ask, Work, die_with_parent, run_child
 from genbench.engine.messages import Begun, Done, Fresh, FreshWork, ReadingsWork, line, parse
 from genbench.subject.part_messages import PartReply, PartRequest
@@ -46,9 +46,6 @@ _POLL_SECONDS = 0.1
 """Between two looks at a child's own memory: one small file of /proc."""
 _FAMILY_SECONDS = 3.0
 """Between two looks at the memory of its children too, for which all processes of the machine are asked."""
-
-_FRESH_SECONDS = 120.0
-"""For a fresh process to import torch and load a network, beside the time that its work has."""
 
 Answer = Callable[[PartRequest], PartReply]
 """Gives a child the shared part it asks for."""
@@ -169,7 +166,7 @@ class _Watch:
         self._inbox = b""
         self._begin(started)
         if fresh:
-            self._deadline += _FRESH_SECONDS
+            self._deadline += start_seconds(limits.compute)
             self._base = sys.maxsize  # its work has not begun
         self._selector = selectors.DefaultSelector()
         self._selector.register(channel, selectors.EVENT_READ)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from genbench.engine.cells import Assignment, Cell, Limits, Outcome, Status
+from genbench.engine.compute import start_seconds
 from genbench.engine.messages import Ended, Job, Task, line, parse
 from genbench.engine.readings import READING
 from genbench.engine.workers import NurseryEnded, Worker, Workers
@@ -79,7 +80,8 @@ class LocalExecutor:
     def _wait_for_next(self, slot: Slot) -> None:
         # Twice: a reading that took its process down is taken again, alone, before there is an answer.
         longest = max((self._seconds(one.cell) for one in slot.left.values()), default=0.0)
-        slot.deadline = time.monotonic() + 2 * longest + _GRACE_SECONDS
+        patience = 2 * (longest + start_seconds(self._limits.compute)) + _GRACE_SECONDS
+        slot.deadline = time.monotonic() + patience
 
     def wait(self, seconds: float) -> list[tuple[Cell, Outcome]]:
         """Cells that ended within `seconds`, with how they ended."""

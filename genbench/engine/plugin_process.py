@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from genbench.engine.cells import Limits, Outcome, Status
-from genbench.engine.compute import starts_fresh
+from genbench.engine.compute import start_seconds, starts_fresh
 from genbench.engine.guard import Answer, Ask, Work, kill_group, run_work
 from genbench.engine.guarded import cut_off, limit_memory
 from genbench.engine.messages import (
@@ -67,8 +67,9 @@ class PluginProcess:
         """(key, outcome) of the readings; if the process is lost with one, those after it have none."""
         with contextlib.suppress(OSError):  # it died between two orders; the next lines say so
             self._channel.sendall(line(order))
+        patience = order.limits.seconds + start_seconds(order.limits.compute) + _GRACE_SECONDS
         for reading in order.readings:
-            deadline = time.monotonic() + order.limits.seconds + _GRACE_SECONDS
+            deadline = time.monotonic() + patience
             while True:
                 message = self._receive(deadline - time.monotonic())
                 if not isinstance(message, PartRequest):
