@@ -105,7 +105,7 @@ def _flops(network: TrainedNetwork) -> int:
     """Floating-point operations of one example's forward pass: of matrix products and convolutions."""
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         network.model(network.inputs[:1])
-    return max(1, counter.get_total_flops())
+    return max(1, int(counter.get_total_flops()))
 
 
 def _of_shares(network: TrainedNetwork, inputs: Inputs, labels: Tensor) -> list[Product]:
