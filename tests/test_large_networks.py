@@ -110,7 +110,7 @@ def test_examples_are_fewer_where_passes_are_long() -> None:
     # Twice the multiplications of the stem, of four convolutions and of the head.
     flops = 2 * (64 * 9 * 2 + 4 * 64 * 9 * 2 * 2 + 2 * 10)
     assert inputs.shape == (1, 1, 8, 8)
-    with patch.object(hessian, "_PASS", 30 * flops):
+    with patch.object(hessian, "_PASS", 30 * (flops + 64 * of.bytes_per_example)):
         assert len(part("curvature", of)["top_forms"]) == 30
     with patch.object(hessian, "_PASS", 1):
         assert len(part("curvature", of)["top_forms"]) == 16

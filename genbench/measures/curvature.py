@@ -1,7 +1,8 @@
 """Second derivatives of the training loss at the trained weights (002 A.3).
 
 The loss is that of all training examples if they are at most 256, else of 128, in micro-batches that fit; of
-so many that their forward pass takes 2e11 floating-point operations, and 16 at least, if that is fewer.
+so many that their forward pass takes 2e11 floating-point operations (64 for a byte it keeps), and 16 at
+least, if that is fewer.
 Errors include the choice of examples, from the spread of single examples' Gauss-Newton curvature.
 """
 
