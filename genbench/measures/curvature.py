@@ -1,6 +1,8 @@
 """Second derivatives of the training loss at the trained weights (002 A.3).
 
-The loss is that of all training examples if they are at most 256, else of 128, in micro-batches that fit.
+The loss is that of all training examples if they are at most 256, else of 128, in micro-batches that fit; of
+so many that their forward pass takes 2e11 floating-point operations (64 for a byte it keeps), and 16 at
+least, if that is fewer.
 Errors include the choice of examples, from the spread of single examples' Gauss-Newton curvature.
 """
 
@@ -22,14 +24,15 @@ _PRECISION = 1e-3
 
 
 @measure(
-    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (34)", cost="high", version="2"
+    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (34)", cost="high", version="3"
 )
 def hessian_top_eigenvalue(subject: Subject) -> Estimate:
     """Largest eigenvalue of the loss's Hessian.
 
     max of vᵀHv over unit vectors v, H = Hessian of the mean cross-entropy in theta, by Lanczos until its
-    residual is below two per cent of it, or 20 steps. The error given is the residual, within which an
-    eigenvalue lies, and that of the examples along v.
+    residual is below two per cent of it, or 20 steps (12 where a forward pass of the examples takes more than
+    2e10 floating-point operations, and as many as a gigabyte holds). The error given is the residual, within
+    which an eigenvalue lies, and that of the examples along v.
 
     Limits: changes when consecutive ReLU layers are rescaled, though the function does not (Dinh et al.
     2017).
@@ -41,14 +44,15 @@ def hessian_top_eigenvalue(subject: Subject) -> Estimate:
 
 
 @measure(
-    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (35)", cost="high", version="3"
+    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (35)", cost="high", version="4"
 )
 def hessian_trace(subject: Subject) -> Estimate:
     """Trace of the loss's Hessian.
 
     tr(H), exact on the space that hessian_top_eigenvalue's iteration spans, and by random signs v, vᵀHv
     (Hutchinson), on the rest; 4 and more of them, until they are known to 7 % or three times better than the
-    examples, or there are 12 (200 for a small network).
+    examples, or there are 12 (200 for a small network). Where hessian_top_eigenvalue makes 12 steps each v
+    sees a quarter of the examples.
 
     Limits: as hessian_top_eigenvalue.
     """

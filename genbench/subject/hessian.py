@@ -27,8 +27,10 @@ _ALL, _SOME, _FEWEST = 256, 128, 16
 """All training examples if there are no more than the first, else the second number of them; of a network
 whose passes are long fewer, but no fewer than the third."""
 _PASS, _LARGE = 2e11, 2e10
-"""Floating-point operations that a forward pass of these examples may take; and from how many on a product
-with the Hessian, nine times as long, is dear."""
+"""Floating-point operations that a forward pass of these examples may take, what it keeps counted in; and
+from how many on a product with the Hessian, nine times as long, is dear."""
+_PER_BYTE = 64
+"""Operations in the time of a byte that the pass keeps: fitted to products of ResNet and EfficientNet."""
 _MOST_STEPS, _LEAST_PROBES = 20, 4
 _DEAR_STEPS, _DEAR_SHARES = 12, 4
 """Where products are dear: steps at most; and of the examples that a probe sees one share of so many."""
@@ -64,7 +66,8 @@ def curvature(network: TrainedNetwork, parts: PartSource, generator: torch.Gener
     size = sum(p.numel() for p in theta)
     with double_backward():
         flops = _flops(network)
-        inputs, labels = examples(network, min(m if m <= _ALL else _SOME, max(_FEWEST, int(_PASS // flops))))
+        work = flops + _PER_BYTE * network.bytes_per_example
+        inputs, labels = examples(network, min(m if m <= _ALL else _SOME, max(_FEWEST, int(_PASS // work))))
         dear = flops * len(labels) > _LARGE
         product = _product(network, inputs, labels)
         if product is None:  # the loss is linear in theta

@@ -37,8 +37,8 @@ _EXACT = 4
 """Directions of each example's L that are taken exactly; the rest by one random projection."""
 _CHUNK_FLOATS = 2**25
 """Numbers of per-example gradients held at once."""
-_LOOPED = 4
-"""Where fewer examples' gradients could be held, they are taken one by one and none is held."""
+_LOOPED = 2
+"""Where no so many examples' gradients could be held, they are taken one by one and none is held."""
 _ROUNDS = 16
 """Examples taken one by one whose squares are summed up in single precision before they join the sums."""
 _ROOT_FLOATS = 2**22

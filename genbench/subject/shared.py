@@ -130,8 +130,8 @@ class SharedParts:
     def curvature(self) -> Part:
         """Of the Hessian of the loss: top, its residual, and traces (probes,).
 
-        Of all examples if they are at most 256, else of 128. top_forms (n,) and trace_forms (n,): what single
-        examples give to either, in Gauss-Newton form.
+        Of all examples if they are at most 256, else of 128, of a network with long passes fewer. top_forms
+        (n,) and trace_forms (n,): what single examples give to either, in Gauss-Newton form.
         """
         return self._part(["gradients", "training_data"], "curvature")
 
