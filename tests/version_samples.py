@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -123,6 +124,8 @@ def _run(where: str, folder: Path) -> None:
     options = [text for text in given if text.startswith("-")]
     changes = [part for text in settings.values() for part in ("--set", text)]
     command = [sys.executable, "-m", "genbench", "run", "--store=store", "--jobs=1", *options, *changes]
+    if importlib.util.find_spec("genbench.engine.compute"):  # a revision that can have several
+        command.append("--threads=1")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GENBENCH_")}
     folder.mkdir()
     _write_domains(folder / "domains")

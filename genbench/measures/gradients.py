@@ -23,7 +23,7 @@ def gradient_norm(subject: Subject) -> Estimate:
     """Mean norm of mini-batch gradients.
 
     mean_b ||g_b||_2, g_b = gradient of the mean loss in theta of a batch. Of the paper's aggregates, the
-    mean. 16 batches are looked at; how large the errors p − y are in them, and in batches at large, corrects
+    mean. 24 batches are looked at; how large the errors p − y are in them, and in batches at large, corrects
     for their choice (a regression estimator).
     """
     part = subject.batch_gradients()

@@ -40,7 +40,7 @@ def sharpness(subject: Subject) -> Estimate:
     """Rise of the loss after one step uphill.
 
     mean_b [L_b(theta + rho·u_b) − L_b(theta)], u_b = gradient of the batch loss L_b over its norm, rho =
-    .05; 16 mini-batches of 32 training examples. (Foret et al. 2021)
+    .05; 24 mini-batches of 32 training examples. (Foret et al. 2021)
 
     Limits: changes when consecutive ReLU layers are rescaled, though the function does not.
     """

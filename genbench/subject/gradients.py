@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RADII", "SAM_RADIUS", "batch_gradients", "input_gradients", "scores", "trainable"]
 
-_BATCHES, _BATCH = 16, 32
+_BATCHES, _BATCH = 24, 32
 """Mini-batches of the gradient statistics: their number and size."""
 _KNOWN, _POOL = 1024, 2**14
 """Batches of which the errors of the logits are looked at, and the most examples that make them."""

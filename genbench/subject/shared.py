@@ -94,7 +94,7 @@ class SharedParts:
         return Estimate(float(part["sigma"]), standard_error=float(part["error"]), samples=DRAWS)
 
     def batch_gradients(self) -> Part:
-        """Of 16 mini-batches of 32 training examples, none in two of them as far as they reach.
+        """Of 24 mini-batches of 32 training examples, none in two of them as far as they reach.
 
         norms (B,) of their gradients; losses (B, 7): at theta, after an ascent step of length .05, and of .01
         to 1 in five steps; doubts (B,): how large the errors p − y of their examples are; mean_doubt, that of
