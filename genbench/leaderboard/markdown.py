@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from genbench.display.verdict_tables import passed_words
 from genbench.leaderboard.board import Board, Row
 from genbench.suites.evidence import ScoreColumn
 
@@ -15,8 +16,9 @@ def markdown(board: Board) -> str:
     """The table, with a sentence on how to read it."""
     evidence = board.evidence
     columns = evidence.columns
-    left = ["measure", "family", "95 %", "readings", "trust", "what it is"]
-    heads = ["rank", "measure", "family", "sign-error", "95 %", *(column.label for column in columns)]
+    left = ["measure", "family", "95 %", "passes", "readings", "trust", "what it is"]
+    passes = [] if board.claims is None else ["passes"]
+    heads = ["rank", "measure", "family", "sign-error", "95 %", *passes, *(one.label for one in columns)]
     heads += ["readings", "seconds", "trust", "what it is"]
     lines = [
         f"# {board.name}",
@@ -25,7 +27,8 @@ def markdown(board: Board) -> str:
         f"{evidence.pack.version if evidence.pack else 'none'}.",
         "",
         *evidence.meaning,
-        "Measures that the evidence cannot tell apart share a rank. Baselines are in italics.",
+        "A rank is one more than the number of measures that are surely better. Baselines are in italics.",
+        *_claimed(board),
         "Made by `genbench leaderboard build`; do not edit.",
         "",
         *(f"- {column.label}: {column.about}" for column in columns),
@@ -37,8 +40,21 @@ def markdown(board: Board) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _claimed(board: Board) -> list[str]:
+    """What `passes` means, and what is no news."""
+    if board.claims is None:
+        return []
+    reached = [f"{name} {one.sign_error:.3f}" for name, one in board.claims.baselines.items()]
+    refused = [f"{name}, because {why}" for name, why in board.claims.verdict.cannot_ask.items()]
+    return [
+        "Passes: it says more than chance, size, fit and settings, in this order, at 5 % after Holm.",
+        f"What is no news scores: {_escaped(', '.join(reached))}.",
+        *([f"This suite cannot ask about {_escaped('; '.join(refused))}."] if refused else []),
+    ]
+
+
 def _line(row: Row, columns: Sequence[ScoreColumn]) -> str:
-    score, about = row.score, row.record.measure
+    score, headline, about = row.score, row.headline, row.record.measure
     name = f"*{row.name}*" if row.baseline else row.name
     counts = sorted(row.record.statuses.items(), key=lambda item: (-item[1], item[0]))
     trust = row.trust.level + (f" ({len(row.trust.reproduced)})" if row.trust.reproduced else "")
@@ -47,8 +63,9 @@ def _line(row: Row, columns: Sequence[ScoreColumn]) -> str:
         "" if row.rank is None else str(row.rank),
         name.replace("_", "\\_"),
         _escaped(about.category),
-        "" if score is None else f"{score.value:.3f}",
-        "" if score is None else f"{score.low:.3f} – {score.high:.3f}",
+        "" if headline is None else f"{headline.value:.3f}",
+        "" if headline is None else f"{headline.low:.3f} – {headline.high:.3f}",
+        *([] if row.verdict is None else [passed_words(row.verdict)]),
         *("" if number is None else f"{number:.3f}" for number in numbers),
         ", ".join(f"{count} {status}" for status, count in counts).replace("_", " "),
         f"{row.seconds:.2g}" if row.seconds < 10 else f"{row.seconds:.0f}",
