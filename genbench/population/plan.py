@@ -188,7 +188,7 @@ def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple
 
 def _block(suite: PopulationSuite, members: list[dict[str, Any]], training: Cell) -> Cell:
     first = members[0]
-    named = [n for n in (*_SHAPE, *_CHOICE, *_RECIPE) if n in suite.grid]
+    named = [n for n in (*_SHAPE, *_CHOICE, *_RECIPE) if n in suite.varied]
     label = " ".join(f"{_short(name)}={first[name]}" for name in named)
     return make_cell(
         BLOCK,
