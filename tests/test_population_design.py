@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from genbench.errors import UserError
+from genbench.population.blocks import _kept
 from genbench.population.effects import Effect, setting_effects
+from genbench.population.networks import NetworkInNetwork
 from genbench.population.plan import plan_population
 from genbench.population.suite import PopulationSuite
 from genbench.suites.suite import load_suite
@@ -111,6 +117,42 @@ def test_a_design_without_settings_is_refused(suite_file, subgrids) -> None:
     suite_file.write_text(SUITE[:start] + f"subgrids = {subgrids}\n")
     with pytest.raises(UserError, match=r"design\.subgrids"):
         load_suite(str(suite_file))
+
+
+def test_nin_fashion_is_balanced_and_every_combination_has_neighbours() -> None:
+    suite = load_suite("nin-fashion")
+    assert isinstance(suite, PopulationSuite)
+    settings = [name for name in suite.varied if name != "seed"]
+    assert len(settings) == 8
+    assert list(suite.grid) == ["seed"]
+    combos = {tuple(point[name] for name in settings) for point in suite.points()}
+    assert len(combos) * len(suite.grid["seed"]) == suite.networks
+    near = [
+        sum(sum(a != b for a, b in zip(one, other, strict=True)) == 1 for other in combos) for one in combos
+    ]
+    assert min(near) >= 4
+    together = Counter(
+        pair
+        for subgrid in suite.subgrids
+        for pair in product([name for name in settings if len(subgrid[name]) > 1], repeat=2)
+    )
+    assert {together[name, name] for name in settings} == {4}
+    assert max(count for (one, other), count in together.items() if one != other) == 2
+    shapes = Counter((point["depth"], point["width"]) for point in suite.points())
+    weights = {
+        (depth, width): sum(p.numel() for p in NetworkInNetwork(depth, width, 1, 10).parameters())
+        for depth, width in shapes
+    }
+    assert sum(weights[shape] * count for shape, count in shapes.items()) / suite.networks <= 3200
+
+
+def test_evidence_of_a_design_is_a_bit_per_image(suite_file) -> None:
+    assert all(cell.inputs["bits"] for cell in plan_population(load_suite(str(suite_file))).truths)
+    assert not any("bits" in cell.inputs for cell in plan_population(load_suite("nin-digits")).truths)
+    right = torch.rand(3, 21, generator=torch.Generator().manual_seed(0)) < 0.7
+    bits = _kept(right, torch.zeros(21), bits=True)["right_bits"]
+    assert bits.shape == (3, 3)
+    assert np.array_equal(np.unpackbits(bits.numpy(), axis=1, count=21), right.numpy())
 
 
 # -- effects ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -80,6 +81,7 @@ def judge_block(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Pat
     gap = training accuracy − test accuracy; gap_ood_X = training accuracy − accuracy on the shifted set X.
     The gap of a corruption is the mean over its severities, gap_ood_corrupted the mean over all of them.
     With `calibration`, heldout_ece too: the expected calibration error on the images of the gap.
+    With `bits`, right or wrong is a bit, and the labels, which are those of the pool, are not repeated.
     """
     block = _result(parents["block"])
     choice = Choice(**block["choice"])
@@ -95,7 +97,7 @@ def judge_block(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Pat
     given = logits(images)
     found = given.argmax(dim=2) == labels
     errors = calibration_errors(given, labels).tolist() if inputs.get("calibration") else []
-    save_file({"right": found, "labels": labels}, out / "evidence.safetensors")
+    save_file(_kept(found, labels, bits=bool(inputs.get("bits"))), out / "evidence.safetensors")
     accuracy = {"": found.double().mean(dim=1)}
     shifted: dict[str, list[Tensor]] = {}
     if choice.heldout_domain:
@@ -122,6 +124,13 @@ def judge_block(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Pat
             }
         )
     return {"networks": networks}
+
+
+def _kept(right: Tensor, labels: Tensor, *, bits: bool) -> dict[str, Tensor]:
+    """(networks, images) right or wrong as it is stored: as `numpy.packbits` has it, or a byte each."""
+    if not bits:
+        return {"right": right, "labels": labels}
+    return {"right_bits": torch.from_numpy(np.packbits(right.cpu().numpy(), axis=1))}
 
 
 def load_member(name: str, network: Path, training: Path, place: int) -> TrainedNetwork:

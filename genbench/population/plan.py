@@ -117,6 +117,9 @@ def _trained(
         shared = {name: one[name] for name in (*_SHAPE, *_CHOICE, *_RECIPE)}
         groups.setdefault(canonical_json(shared), []).append(place)
     asked = {"calibration": True} if suite.data.truth == "ece" else {}
+    # A design has many networks, and a byte for every held-out image would be most of its pack; evidence of
+    # a grid stays as the packs have it.
+    asked |= {"bits": True} if suite.subgrids else {}
     stacks = []
     # The costly ones first: the last to end is then a cheap one.
     for members in sorted(_cut(groups.values(), settings), key=lambda m: -_cost(settings[m[0]], len(m))):
