@@ -31,7 +31,8 @@ def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """(…, h, w) -> (…, h/2, w/2): means of 2 × 2 pixels, halves rounded up."""
     *rest, height, width = images.shape
     squares = images.reshape(*rest, height // 2, 2, width // 2, 2).astype(np.uint16)
-    return ((squares.sum(axis=(-3, -1)) + 2) // 4).astype(np.uint8)
+    means: NDArray[np.uint8] = ((squares.sum(axis=(-3, -1)) + 2) // 4).astype(np.uint8)
+    return means
 
 
 def balanced_rows(labels: NDArray[Any], per_class: int, seed: int) -> NDArray[np.int64]:
