@@ -143,7 +143,7 @@ def test_nin_fashion_is_balanced_and_every_combination_has_neighbours() -> None:
         (depth, width): sum(p.numel() for p in NetworkInNetwork(depth, width, 1, 10).parameters())
         for depth, width in shapes
     }
-    assert sum(weights[shape] * count for shape, count in shapes.items()) / suite.networks <= 3200
+    assert sum(weights[shape] * count for shape, count in shapes.items()) / suite.networks <= 3400
 
 
 def test_evidence_of_a_design_is_a_bit_per_image(suite_file) -> None:
