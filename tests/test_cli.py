@@ -225,7 +225,7 @@ SUITE_MISTAKES = [
     ("[4, 6, 8]", "8", "expected a list of distinct values"),
     ("[4, 6, 8]", "[0]", "grid.width = 0, expected an integer of at least 1"),
     ("depth = 1", "", "'depth' must be in exactly one of [train]"),
-    ("depth = 1", "depth = 1\nwidth = 4", "found in both"),
+    ("depth = 1", "depth = 1\nwidth = 4", "found in [train] and [grid]"),
     ("[data]", "[date]", "unknown key 'date'; did you mean 'data'"),
     ('dataset = "digits"', 'dataset = "digit"', "did you mean 'digits'"),
 ]

@@ -85,7 +85,7 @@ def pool(folder: Path, step: Step, datasets: list[str], **inputs: object) -> Pat
 @pytest.mark.parametrize(
     ("name", "networks"),
     [
-        ("nin-digits", 270), ("nin-glyphs", 80), ("nin-fashion", 240), ("nin-cifar10-svhn", 10_000),
+        ("nin-digits", 270), ("nin-glyphs", 80), ("nin-fashion", 1280), ("nin-cifar10-svhn", 10_000),
         ("cifar10-ood", 2160), ("cifar10-simplecnn", 1800), ("cifar10-resnetv2", 1800), ("domains", 60),
     ],
 )  # fmt: skip

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import Run
 from population_records import SUITE, population_evidence, population_records
@@ -75,6 +77,19 @@ def test_the_board_shows_every_score(board: Board) -> None:
     assert rows["hostile"].score.dropped == 90 - sum(
         not row["converged"] for row in population_evidence().rows.values() if row["hp.depth"] == 1
     )
+
+
+def test_the_evidence_page_names_settings_that_move_the_gap_one_way_everywhere(boards: Folders) -> None:
+    rows = pd.DataFrame([row for row in population_evidence().rows.values() if row["converged"]])
+    settings = [name for name in rows if name.startswith("hp.") and name != "hp.train_size"]
+    means = rows.groupby([*settings, "hp.train_size"])["gap"].mean().unstack().dropna()
+    assert (means[64] > means[256]).all()
+    page = (boards.boards / "site" / SUITE / "evidence.html").read_text()
+    (sentence,) = re.findall("Which way it moves the gap is the same everywhere for (.*?):", page)
+    named = sentence.split(", ")
+    assert "train_size" in named
+    # Depth 2 to 3 helps most networks and harms some.
+    assert "depth" not in named
 
 
 def test_the_published_table_gives_the_published_scores(board: Board, boards: Folders) -> None:

@@ -27,9 +27,9 @@ def genbench_measures() -> list[Measure]:
 @hookimpl
 def genbench_datasets() -> list[Dataset]:
     """Embedded data sets, and readers for those on disk."""
-    from genbench.data import digits, folder, glyphs, imagenet, torchvision_sets
+    from genbench.data import digits, fashion14, folder, glyphs, imagenet, torchvision_sets
 
-    embedded = [glyphs.DATASET, digits.DATASET]
+    embedded = [glyphs.DATASET, digits.DATASET, fashion14.DATASET]
     return [*embedded, *torchvision_sets.DATASETS, *imagenet.DATASETS, *folder.DATASETS]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 import torch
 from msgspec.structs import asdict
 from safetensors import safe_open
@@ -88,6 +89,7 @@ def judge_block(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) -> 
     gap = training accuracy − test accuracy; gap_ood_X = training accuracy − accuracy on the shifted set X.
     The gap of a corruption is the mean over its severities, gap_ood_corrupted the mean over all of them.
     With `calibration`, heldout_ece too: the expected calibration error on the images of the gap.
+    With `bits`, right or wrong is a bit, and the labels, which are those of the pool, are not repeated.
     """
     block = read_result(parents["block"], BlockResult)
     choice, device = block.choice, compute_device()
@@ -107,7 +109,7 @@ def judge_block(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) -> 
     given = logits(images)
     found: Tensor = given.argmax(dim=2) == labels.to(device)
     errors = calibration_errors(given, labels.to(device)).tolist() if inputs.calibration else []
-    save_file({"right": found.cpu(), "labels": labels}, out / "evidence.safetensors")
+    save_file(_kept(found.cpu(), labels, bits=inputs.bits), out / "evidence.safetensors")
     accuracy = {"": share(found)}
     shifted: dict[str, list[Tensor]] = {}
     if choice.heldout_domain:
@@ -134,6 +136,13 @@ def judge_block(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) -> 
             }
         )
     return JudgedResult(networks=networks)
+
+
+def _kept(right: Tensor, labels: Tensor, *, bits: bool) -> dict[str, Tensor]:
+    """(networks, images) right or wrong as it is stored: as `numpy.packbits` has it, or a byte each."""
+    if not bits:
+        return {"right": right, "labels": labels}
+    return {"right_bits": torch.from_numpy(np.packbits(right.numpy(), axis=1))}
 
 
 def load_member(name: str, network: Path, training: Path, place: int) -> TrainedNetwork:

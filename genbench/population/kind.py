@@ -27,7 +27,7 @@ class PopulationKind(Kind):
     """One network per combination of a grid, trained in stacks."""
 
     noun = "a population of networks"
-    tables = ("data", "train", "grid")
+    tables = ("data", "train", "grid", "design")
     manifest = PopulationManifest
     reading_seconds = 0.1
     slow_scores = True
@@ -36,7 +36,7 @@ class PopulationKind(Kind):
     tolerances: ClassVar[Mapping[str, float]] = {**INTERVAL_TOLERANCES, "optimum": 1e-6}
 
     def read(self, path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> PopulationSuite:
-        """Tables [data], [train] and [grid]."""
+        """Tables [data], [train], [grid] and [design]."""
         return read_population(path, content, common)
 
     def plan(self, suite: PopulationSuite, pack: Pack | None = None) -> PopulationPlan:

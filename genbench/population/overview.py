@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from genbench.display.names import reading_note
+from genbench.population.effects import setting_effects
 from genbench.suites.result import MeasureResult
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class Overview:
                 for name in dict.fromkeys(key.rpartition(".")[0] for key in accuracy)
             },
             "combinations": [(point, _spread(gaps)) for point, gaps in self._combinations().items()],
+            "effects": setting_effects(self._combinations(), list(self.grid)),
         }
 
     def _shifted_accuracy(self) -> dict[str, float]:

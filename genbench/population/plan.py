@@ -128,7 +128,9 @@ def _trained(
     for place, one in enumerate(settings):
         shared = {name: one[name] for name in (*_SHAPE, *_CHOICE, *_RECIPE)}
         groups.setdefault(canonical_json(shared), []).append(place)
-    asked = JudgeInputs(step=_VERSION, calibration=suite.data.truth == "ece")
+    # A design has many networks, and a byte for every held-out image would be most of its pack; evidence of
+    # a grid stays as the packs have it.
+    asked = JudgeInputs(step=_VERSION, calibration=suite.data.truth == "ece", bits=bool(suite.subgrids))
     stacks = []
     # The costly ones first: the last to end is then a cheap one.
     for members in sorted(_cut(groups.values(), settings), key=lambda m: -_cost(settings[m[0]], len(m))):
@@ -193,7 +195,7 @@ def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple
 
 def _block(suite: PopulationSuite, members: list[dict[str, Any]], training: Cell) -> Cell:
     first = members[0]
-    named = [n for n in (*_SHAPE, *_CHOICE, *_RECIPE) if n in suite.grid]
+    named = [n for n in (*_SHAPE, *_CHOICE, *_RECIPE) if n in suite.varied]
     label = " ".join(f"{_short(name)}={first[name]}" for name in named)
     return make_cell(
         BLOCK,

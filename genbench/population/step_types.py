@@ -209,6 +209,8 @@ class JudgeInputs(Inputs, frozen=True, kw_only=True, omit_defaults=True):
 
     calibration: bool = False
     """Whether heldout_ece is wanted too."""
+    bits: bool = False
+    """Whether right or wrong is stored as a bit an image."""
 
 
 class JudgedResult(Result, frozen=True, kw_only=True):

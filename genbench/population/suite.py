@@ -1,9 +1,9 @@
-"""Suites of networks trained from scratch over a grid of hyperparameters."""
+"""Suites of networks trained from scratch over a grid of hyperparameters, or over a part of one: a design."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -14,7 +14,7 @@ from genbench.errors import UserError
 from genbench.suites import fields
 from genbench.suites.suite import Suite
 
-__all__ = ["CORRUPTION_NAMES", "DataTable", "PopulationSuite", "TrainTable", "read_population"]
+__all__ = ["CORRUPTION_NAMES", "DataTable", "DesignTable", "PopulationSuite", "TrainTable", "read_population"]
 
 Corruption = Literal[
     "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur",
@@ -45,7 +45,7 @@ class DataTable(fields.Table, frozen=True):
     """Whether every severity is a truth of its own, gap_ood_severity1 to 5: the axis of 002's Table 2."""
     truth: Literal["gap", "ece"] | None = None
     """What measures are judged by: the gap, or the calibration error on held-out images."""
-    # Settings of a network, as all of `TrainTable`: one value here, or a list in [grid].
+    # Settings of a network, as all of `TrainTable`: one value here, or several in [grid] or [design].
     dataset: fields.Text | None = None
     train_size: Annotated[int, fields.integer(10)] | None = None
     label_noise: Share | None = None
@@ -53,7 +53,7 @@ class DataTable(fields.Table, frozen=True):
 
 
 class TrainTable(fields.Table, frozen=True):
-    """How a network is built and trained; None where the grid says it, or nothing does."""
+    """How a network is built and trained; None where grid or design say it, or nothing does."""
 
     architecture: Literal["nin", "fcn", "resnet", "simplecnn", "resnetv2"] | None = None
     optimizer: Literal["sgd", "adam", "rmsprop"] | None = None
@@ -84,20 +84,37 @@ _DEFAULTS: dict[str, Setting] = {
 }  # fmt: skip
 
 
+class DesignTable(fields.Table, frozen=True):
+    """A part of a grid too large to train: small grids, each crossed with all of [grid]."""
+
+    subgrids: Annotated[list[dict[str, Any]], fields.distinct("a table of settings")]
+    """Setting to one value or a list of several. All have the same settings; what two have in common is
+    trained once."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PopulationSuite(Suite):
-    """Networks trained from scratch: one per combination of the grid."""
+    """Networks trained from scratch: one per combination of the grid, or of the design and the grid."""
 
     kind = "population"
 
     data: DataTable
     train: TrainTable
     grid: Mapping[str, tuple[Setting, ...]]
+    subgrids: tuple[Mapping[str, tuple[Setting, ...]], ...] = ()
+    """Of the design; none where the networks are the whole grid."""
+
+    @property
+    def varied(self) -> list[str]:
+        """Settings of the design and of the grid, in order."""
+        return [*(self.subgrids[0] if self.subgrids else ()), *self.grid]
 
     def points(self) -> list[dict[str, Setting]]:
-        """Every combination of the grid's values, in order: one network each."""
-        combinations = itertools.product(*self.grid.values())
-        return [dict(zip(self.grid, values, strict=True)) for values in combinations]
+        """Every combination of the design's and the grid's values, in order: one network each."""
+        found: dict[tuple[Setting, ...], None] = {}
+        for subgrid in self.subgrids or ({},):
+            found |= dict.fromkeys(itertools.product(*subgrid.values(), *self.grid.values()))
+        return [dict(zip(self.varied, values, strict=True)) for values in found]
 
     def settings(self, point: Mapping[str, Setting]) -> dict[str, Any]:
         """Everything about the network at a point, defaults included."""
@@ -111,38 +128,73 @@ class PopulationSuite(Suite):
 
     def content(self) -> dict[str, Any]:
         """Everything that determines networks and gaps."""
-        grid = {name: list(values) for name, values in self.grid.items()}
-        return {"data": self.data.given(), "train": self.train.given(), "grid": grid}
+        grid = _lists(self.grid)
+        design = {"design": {"subgrids": list(map(_lists, self.subgrids))}} if self.subgrids else {}
+        return {"data": self.data.given(), "train": self.train.given(), "grid": grid, **design}
+
+
+def _lists(grid: Mapping[str, tuple[Setting, ...]]) -> dict[str, list[Setting]]:
+    return {name: list(values) for name, values in grid.items()}
 
 
 def read_population(path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> PopulationSuite:
-    """Check the tables [data], [train] and [grid]."""
+    """Check the tables [data], [train], [grid] and, where there is one, [design]."""
     data, train = DataTable.read(path, content, "data"), TrainTable.read(path, content, "train")
-    grid = fields.table(path, content, "grid")
-    fields.known_keys(path, "grid", grid, _AXES)
-    _check_axes(path, {"data": data.given(), "train": train.given()}, grid)
-    _check_images(path, data, grid)
-    _check_depths(path, {**train.given(), **grid})
-    values = {name: tuple(values) for name, values in grid.items()}
-    return PopulationSuite(**common, data=data, train=train, grid=values)
+    grid = _read_grid(path, "grid", fields.table(path, content, "grid"))
+    subgrids = _read_design(path, content) if "design" in content else ()
+    _check_axes(path, {"data": data.given(), "train": train.given()}, grid, subgrids)
+    listed: dict[str, list[Setting]] = {}
+    for name, values in itertools.chain(*(one.items() for one in (grid, *subgrids))):
+        listed.setdefault(name, []).extend(values)
+    _check_images(path, data, listed)
+    _check_depths(path, {**train.given(), **listed})
+    return PopulationSuite(**common, data=data, train=train, grid=grid, subgrids=subgrids)
 
 
-def _check_axes(path: Path, tables: Mapping[str, Mapping[str, Any]], grid: Mapping[str, Any]) -> None:
-    """Every setting is one value in its table or a list in [grid]; one with a default may be in neither."""
-    for axis, (name, kind) in _AXES.items():
-        single, listed = axis in tables[name], axis in grid
-        if single == listed and (single or axis not in _DEFAULTS):
-            raise UserError(
-                f"{path}: {axis!r} must be in exactly one of [{name}] (one value) and [grid] (a list), "
-                f"found in {'both' if single else 'neither'}"
-            )
-        if not listed:
-            continue
-        values = grid[axis]
+def _read_grid(path: Path, where: str, grid: Mapping[str, Any]) -> dict[str, tuple[Setting, ...]]:
+    """Setting to its values, each of them checked."""
+    fields.known_keys(path, where, grid, _AXES)
+    for axis, values in grid.items():
         if not isinstance(values, list) or not values or len(set(map(str, values))) < len(values):
-            raise UserError(f"{path}: grid.{axis} = {values!r}, expected a list of distinct values")
+            raise UserError(f"{path}: {where}.{axis} = {values!r}, expected a list of distinct values")
         for value in values:
-            fields.check(path, f"grid.{axis}", value, kind)
+            fields.check(path, f"{where}.{axis}", value, _AXES[axis][1])
+    return {axis: tuple(values) for axis, values in grid.items()}
+
+
+def _read_design(path: Path, content: Mapping[str, Any]) -> tuple[dict[str, tuple[Setting, ...]], ...]:
+    """Its subgrids, settings in the order of the first."""
+    found: list[dict[str, tuple[Setting, ...]]] = []
+    for number, subgrid in enumerate(DesignTable.read(path, content, "design").subgrids, start=1):
+        listed = {axis: values if isinstance(values, list) else [values] for axis, values in subgrid.items()}
+        one = _read_grid(path, f"design.subgrids[{number}]", listed)
+        first = found[0] if found else one
+        if not one or one.keys() != first.keys():
+            different = ", ".join(sorted(one.keys() ^ first.keys())) or "none at all"
+            raise UserError(
+                f"{path}: design.subgrids[{number}] must have the same settings as the first, "
+                f"and at least one; look at {different}"
+            )
+        found.append({axis: one[axis] for axis in first})
+    return tuple(found)
+
+
+def _check_axes(
+    path: Path,
+    tables: Mapping[str, Mapping[str, Any]],
+    grid: Mapping[str, Any],
+    subgrids: Sequence[Mapping[str, Any]],
+) -> None:
+    """Every setting is in one place: its table, [grid] or [design]; one with a default may be in none."""
+    design = subgrids[0] if subgrids else {}
+    for axis, (name, _) in _AXES.items():
+        places = {f"[{name}]": tables[name], "[grid]": grid, "[design]": design}
+        found = [place for place, table in places.items() if axis in table]
+        if len(found) > 1 or (not found and axis not in _DEFAULTS):
+            raise UserError(
+                f"{path}: {axis!r} must be in exactly one of [{name}] (one value), [grid] (a list) and "
+                f"[design] (in every subgrid), found in {' and '.join(found) or 'none'}"
+            )
 
 
 def _check_depths(path: Path, given: Mapping[str, Any]) -> None:
