@@ -39,7 +39,8 @@ def glyphs() -> tuple[Features, Features]:
     backbone = next(b for b in BACKBONES if b.name == "mini-efficientnet:b0").load(BackboneRequest())
     data = DATASET.load(DataRequest())
     train, heldout = (
-        (extract_features(backbone, split, 256), split.labels) for split in (data.train, data.heldout)
+        (torch.cat(list(extract_features(backbone, split.images, 256))), split.labels)
+        for split in (data.train, data.heldout)
     )
     return train, heldout
 

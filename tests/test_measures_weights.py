@@ -207,14 +207,14 @@ def mini_batches(subject: genbench.Subject) -> list[torch.Tensor]:
     from genbench.subject.sampling import example_order
 
     generator = torch.Generator().manual_seed(derive_seed(0, "part", "batch_gradients", {}))
-    return list(_batches(example_order(subject.m), 16, generator))
+    return list(_batches(example_order(subject.m), 24, generator))
 
 
 def test_gradient_statistics_of_mini_batches() -> None:
     subject, model, inputs = small(m=320)
     labels = subject.labels()
     batches = mini_batches(subject)
-    assert [len(rows.unique()) for rows in batches] == [32] * 16
+    assert [len(rows.unique()) for rows in batches] == [32] * 24
     gradients = torch.stack(
         [per_example_gradients(model, inputs[rows], labels[rows]).mean(0) for rows in batches]
     ).numpy()

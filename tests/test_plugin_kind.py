@@ -211,7 +211,7 @@ def test_a_board_is_built_and_checked(genbench: Genbench, boards: Path, document
     score = next(one for one in document["measures"] if one["name"] == "frobenius_distance")["sign_error"]
     assert rows["frobenius_distance"]["sign_error"] == pytest.approx(
         {"value": score["value"], "low": score["low"], "high": score["high"], "dropped": 0}
-        | {"without one": score["high"]},
+        | {"without one": score["high"], "image_low": score["low"], "image_high": score["high"]},
         abs=1e-6,
     )
     assert "| without one |" in (boards / f"{SUITE}.md").read_text()

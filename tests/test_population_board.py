@@ -44,7 +44,7 @@ def boards(records: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("population-board")
     for record in records:
         write(folder / "records", record)
-    folders = Folders(folder, folder / "records")
+    folders = Folders(folder, folder / "records", site=folder / "site")
     build(folders)
     return folders
 
@@ -70,7 +70,9 @@ def test_the_board_shows_every_score(board: Board) -> None:
     assert isinstance(score, PopulationScore)
     assert score.low <= score.value <= score.high < 0.2
     document = board_document(board)["rows"][0]["sign_error"]
-    assert document.keys() == {"value", "low", "high", "dropped", *(column.label for column in SHOWN)}
+    assert document.keys() == {
+        "value", "low", "high", "image_low", "image_high", "dropped", *(column.label for column in SHOWN)
+    }  # fmt: skip
     assert document["max"] >= document["90th %"] >= document["value"] >= 0
     assert all(isinstance(document[column.label], float) for column in SHOWN)
     assert rows["hostile"].score is not None
@@ -205,6 +207,10 @@ def test_a_forged_record_is_refused(
 def test_a_sound_record_is_taken(records: list[dict[str, Any]], tmp_path: Path) -> None:
     paths = [write(tmp_path, record) for record in records]
     found = judged_records(paths, population_evidence())
+    # Where a record says nothing of a device, it is the CPU with one thread; of a processor, it is unknown.
+    for record in records:
+        record["provenance"]["platform"].setdefault("processor", "")
+        record["readings"] = [{**one, "device": "cpu", "threads": 1} for one in record["readings"]]
     assert [msgspec.to_builtins(record) for record in found.records] == records
 
 
@@ -239,8 +245,8 @@ def test_score_on_the_committed_table_reproduces_the_committed_board(run: Run) -
             assert row["measure"] not in {key[0] for key in numbers}
             continue
         mean = numbers[row["measure"], "sign_error", "gap", "all", "mean"]
-        for key in ("value", "low", "high"):
-            assert mean[key] == pytest.approx(score[key], abs=1e-6)
+        for key, shown in (("value", "value"), ("low", "image_low"), ("high", "image_high")):
+            assert mean[key] == pytest.approx(score[shown], abs=1e-6)
         for column in SHOWN:
             target = "gap_ood_corrupted" if column.target == "ood" else column.target
             found = numbers[row["measure"], column.score, target, column.part, column.statistic]["value"]

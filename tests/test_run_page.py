@@ -149,7 +149,8 @@ def test_the_headline_table_has_the_numbers_of_the_run(
     for measure in reported[1]["measures"]:
         row, score = rows[measure["name"]], measure["sign_error"]
         assert row["sign-error"] == f"{score['value']:.3f}"
-        assert row["95 %"] == f"{score['low']:.3f} – {score['high']:.3f}"
+        chance = measure["questions"]["chance"]
+        assert row["95 %"] == f"{chance['low']:.3f} – {chance['high']:.3f}"
         assert int(row["pairs"]) == score["pairs"]
         assert int(row["drop-ped"]) == score["dropped"]
         means = [p for p in score["parts"] if p["statistic"] == "mean"]

@@ -152,9 +152,9 @@ def _header(name: str, dtype: torch.dtype, shape: torch.Size, whole: Mapping[str
     about: dict[str, Any] = {}
     place = 0
     tensors = [(key, value.dtype, value.shape) for key, value in whole.items()]
-    for key, kind, size in [*tensors, (name, dtype, shape)]:
-        end = place + size.numel() * kind.itemsize
-        about[key] = {"dtype": _NAMES[kind], "shape": list(size), "data_offsets": [place, end]}
+    for key, form, size in [*tensors, (name, dtype, shape)]:
+        end = place + size.numel() * form.itemsize
+        about[key] = {"dtype": _NAMES[form], "shape": list(size), "data_offsets": [place, end]}
         place = end
     text = json.dumps(about, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # so that what follows is aligned

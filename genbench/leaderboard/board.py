@@ -22,7 +22,7 @@ from genbench.suites.evidence_packs import shipped_evidence
 from genbench.suites.pages import Pages
 from genbench.suites.result import Headline, Judged, MeasureResult, Score
 
-__all__ = ["Board", "Row", "board_document", "read_boards"]
+__all__ = ["Board", "Row", "board_document", "read_boards", "rounded_claim"]
 
 _DIGITS = 6
 """Behind the point: what another machine's BLAS leaves alone."""
@@ -183,14 +183,14 @@ def _row_document(row: Row, evidence: Evidence) -> dict[str, Any]:
     if row.verdict is not None:
         document["verdict"] = row.verdict.verdict
         document["questions"] = {
-            question: {key: _rounded(number) for key, number in vars(answer).items()}
+            question: {key: rounded_claim(number) for key, number in vars(answer).items()}
             for question, answer in row.verdict.questions.items()
         }
     if score is not None and row.headline is not None:
         document["sign_error"] = {
             "value": _rounded(row.headline.value),
-            "low": _rounded(row.headline.low),
-            "high": _rounded(row.headline.high),
+            "low": rounded_claim(row.headline.low),
+            "high": rounded_claim(row.headline.high),
             "image_low": _rounded(score.low),
             "image_high": _rounded(score.high),
             "dropped": score.dropped,
@@ -203,10 +203,15 @@ def _claims_document(claims: Claims) -> dict[str, Any]:
     found = claims.record()
     for one in found["baselines"].values():
         for key in ("sign_error", "low", "high"):
-            one[key] = _rounded(one[key])
+            one[key] = rounded_claim(one[key])
         if "band" in one:
-            one["band"] = [_rounded(end) for end in one["band"]]
+            one["band"] = [rounded_claim(end) for end in one["band"]]
     return found
+
+
+def rounded_claim(value: float | None) -> float | None:
+    """To four digits, of sign-errors, intervals and p: sums depend on how many threads ran."""
+    return None if value is None else float(f"{value:.4g}")
 
 
 def _rounded(value: float | None) -> float | None:

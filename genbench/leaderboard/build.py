@@ -11,7 +11,7 @@ from typing import Any
 
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
-from genbench.leaderboard.board import Board, board_document, read_boards
+from genbench.leaderboard.board import Board, board_document, read_boards, rounded_claim
 from genbench.leaderboard.markdown import markdown
 from genbench.leaderboard.site import site_files
 from genbench.records.references import reference_text
@@ -144,7 +144,7 @@ def _answers(board: Board) -> dict[str, dict[str, Any]]:
         return {}
     return {
         name: {
-            question: {key: number for key, number in vars(answer).items() if key != "p_holm"}
+            question: {key: rounded_claim(number) for key, number in vars(answer).items() if key != "p_holm"}
             for question, answer in one.questions.items()
             if answer.value is not None
         }

@@ -14,6 +14,7 @@ from genbench.display.templates import template_environment
 from genbench.leaderboard.board import Board, Row
 from genbench.plugin.registry import BUILT_IN
 from genbench.records.record import About, Record
+from genbench.scoring.claims import Claims
 
 __all__ = ["site_files"]
 
@@ -88,6 +89,11 @@ def _board(board: Board) -> dict[str, Any]:
         "baselines": {} if board.claims is None else board.claims.baselines,
         "downloads": sorted(["json", "md", *board.pages.board_files()]),
     }
+
+
+def _passes(claims: Claims) -> str:
+    asked = " ".join(f"{name[0].upper()}, {name}: {about}" for name, about in question_titles(claims))
+    return f"At 5 % after Holm over all measures, in this order, none after one that was failed. {asked}"
 
 
 def _matrix(contents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -197,7 +203,7 @@ def _legend(board: Board, invariance: bool) -> dict[str, str]:
         "rank": "One more than the number of measures that are surely better",
         "sign-error": "0 is perfect, ½ (the dashed mark) a coin, 1 always wrong; the bar its 95 % interval, "
         "the grey band what random numbers score",
-        **({} if board.claims is None else dict(question_titles(board.claims))),
+        **({} if board.claims is None else {"passes": _passes(board.claims)}),
         **{column.label: column.about for column in board.evidence.columns},
         "readings": f"How many of the {len(board.evidence.networks)} networks have a value",
         "seconds": "All readings together, shared parts included",

@@ -71,8 +71,9 @@ class TestbedKind(Kind):
             file = store.folder(family.cube.key) / CUBE_FILE
             cubes[name] = chosen_cube(file, suite.testbed.kappa, family.backbones)
             solved[name] = TradeOff.from_record(outcomes[family.tradeoff.key].result)
-        found = {one.label: outcomes.get(one.network.key) for one in plan.networks}
-        training = {name: outcome.result for name, outcome in found.items() if outcome is not None}
+        # Networks are made on demand: where nothing had to be, the store still knows how they ended.
+        stored = {one.label: store.manifest(one.network.key) for one in plan.networks}
+        training = {name: manifest["result"] for name, manifest in stored.items() if manifest is not None}
         return TestbedEvidence(suite, plan.pack, cubes, solved, training)
 
     def require_cubes(self, suite: TestbedSuite) -> None:
