@@ -86,11 +86,11 @@ def build(folders: Folders) -> Written:
 
 
 def _build_site(boards: Sequence[Board], downloads: Mapping[str, bytes], folder: Path) -> dict[str, bytes]:
-    pages = site_files(boards)
-    size = sum(map(len, pages.values()))  # what a reader's browser may load; downloads are not
+    shown = site_files(boards)
+    size = sum(map(len, shown.values()))  # what a reader's browser may load; downloads are not
     if size > SITE_LIMIT:
         raise UserError(f"the site would have {size / 1e6:.1f} MB, more than {SITE_LIMIT / 1e6:.0f} MB")
-    files = {**pages, **{f"data/{name}": content for name, content in downloads.items()}}
+    files = {**shown, **{f"data/{name}": content for name, content in downloads.items()}}
     try:
         shutil.rmtree(folder, ignore_errors=True)
         for name, content in files.items():

@@ -124,7 +124,7 @@ def _costs(contents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     drawings = []
     for content in contents:
         points = [
-            (row, max(row["seconds"] / content["networks"], 1e-4))
+            (row, max(row["seconds"] / max(row["valued"], 1), 1e-4))
             for row in content["rows"]
             if row["headline"] is not None and row["seconds"] > 0
         ]

@@ -205,7 +205,7 @@ def _forms(network: TrainedNetwork, inputs: Inputs, vector: Tensor) -> Tensor:
 def _start(size: int, device: torch.device, generator: torch.Generator) -> Tensor:
     precision = torch.float64 if size <= _DOUBLE else torch.float32
     drawn = torch.randn(size, generator=generator, dtype=precision, device="cpu")
-    return drawn.to(min(precision, wide(device), key=lambda kind: kind.itemsize)).to(device)
+    return drawn.to(min(precision, wide(device), key=lambda form: form.itemsize)).to(device)
 
 
 def _signs(like: Tensor, generator: torch.Generator) -> Tensor:
