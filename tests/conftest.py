@@ -199,6 +199,16 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def seeded_nurseries() -> Iterator[None]:
+    """Workers of commands in this process come off a process that imported torch once."""
+    from genbench.engine import workers
+    from nursery_seed import Seed
+
+    with mock.patch.object(workers, "_start_nursery", Seed().start_nursery):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """As in a worker: spinning threads only slow small networks down on a busy machine."""
     import torch

@@ -109,18 +109,7 @@ class Workers:
     def _open(self) -> None:
         self._control, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "genbench.engine.nursery"),
-                    *(str(os.getpid()), str(theirs.fileno()), str(self._scratch)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._log,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, **_ENVIRONMENT},
-                start_new_session=True,
-            )
+            self._process = _start_nursery(theirs, self._scratch, self._log)
 
     def close(self) -> None:
         """End the process that workers come from, and with it those that are left."""
@@ -134,3 +123,16 @@ class Workers:
         if self._log is not None:
             self._log.close()
             self._log = None
+
+
+def _start_nursery(control: socket.socket, scratch: Path, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
+    words = [str(os.getpid()), str(control.fileno()), str(scratch)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "genbench.engine.nursery", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        pass_fds=[control.fileno()],
+        env={**os.environ, **_ENVIRONMENT},
+        start_new_session=True,
+    )
