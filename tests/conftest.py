@@ -201,8 +201,9 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def seeded_nurseries() -> Iterator[None]:
     """Workers of commands in this process come off a process that imported torch once."""
-    from genbench.engine import workers
     from nursery_seed import Seed
+
+    from genbench.engine import workers
 
     with mock.patch.object(workers, "_start_nursery", Seed().start_nursery):
         yield

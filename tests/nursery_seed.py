@@ -1,4 +1,4 @@
-"""Nurseries for commands that run in pytest's own process, without the two seconds that importing torch takes.
+"""Nurseries for commands that run in pytest's own process, without the seconds that importing torch takes.
 
 A command starts a nursery as a fresh Python (`genbench.engine.workers`). Here a process that has imported
 what a nursery imports, and nothing more, is started once per pytest worker, and nurseries are forked off it:

@@ -32,7 +32,7 @@ def draw_tree(root: Path, classes: int, train: int, test: int) -> None:
 
 
 def test_lite_runs_end_to_end_on_a_folder(run, tmp_path) -> None:
-    draw_tree(tmp_path / "data", classes=6, train=3, test=3)
+    draw_tree(tmp_path / "data", classes=6, train=2, test=2)
     done = run(
         "run", "--suite", "lite", "--dataset", f"folder:{tmp_path / 'data'}", "--measure", "params",
         "--set", "data.seen=4", "--set", "data.unseen=2", "--set", "testbed.zero_shot=[0, 2]",
