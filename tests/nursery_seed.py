@@ -55,7 +55,7 @@ class Seed:
             self._socket = self._open()
         about = {
             "scratch": str(scratch),
-            "environment": {**os.environ, **workers._ENVIRONMENT},
+            "environment": workers._environment(),
             "folder": str(Path.cwd()),
         }
         # A descriptor of its own: messages about descriptors are as long as they like.
@@ -72,7 +72,7 @@ class Seed:
             process = subprocess.Popen(
                 [sys.executable, __file__, str(os.getpid()), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, **workers._ENVIRONMENT},
+                env=workers._environment(),
                 start_new_session=True,
             )
         atexit.register(process.kill)

@@ -11,10 +11,11 @@ import pytest
 import torch
 from conftest import Run, cell_files
 from PIL import Image
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from genbench.data import digits, glyphs
 from genbench.data.corruptions import CORRUPTIONS, corrupt
+from genbench.data.tensor_file import read_row
 from genbench.engine.cells import Outcome, Status, Step, make_cell
 from genbench.engine.steps import load_step
 from genbench.engine.store import Store
@@ -22,6 +23,8 @@ from genbench.errors import UserError
 from genbench.plugin.offers import DataRequest
 from genbench.population.blocks import load_member
 from genbench.population.domain_folder import load_domains
+from genbench.population.module_copies import with_state
+from genbench.population.networks import ARCHITECTURES, Shape, make_network
 from genbench.population.plan import HELDOUT, SHIFTS, TRAINING, plan_population
 from genbench.population.pools import Choice, heldout_images, training_set
 from genbench.population.suite import CORRUPTION_NAMES, PopulationSuite
@@ -396,3 +399,33 @@ def test_a_table_that_cannot_be_written_gets_a_sentence(run: Run, suite_file, pa
     assert done.returncode == 2
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_row_beyond_a_stack_is_refused_and_not_read_from_the_next_tensor(tmp_path) -> None:
+    save_file({"a": torch.arange(6.0).view(3, 2), "b": torch.arange(3)}, tmp_path / "stack.safetensors")
+    row = read_row(tmp_path / "stack.safetensors", 2)
+    assert row["a"].tolist() == [4.0, 5.0]
+    assert row["b"].item() == 2
+    for place in (-1, 3):
+        with pytest.raises(IndexError, match=f"no row {place}"):
+            read_row(tmp_path / "stack.safetensors", place)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_copy_with_a_state_is_what_loading_the_state_gives(architecture) -> None:
+    depth = 8 if architecture == "resnetv2" else 2
+    shape = Shape(architecture, depth, 4, 0.25, channels=1, height=8, image_width=8, classes=3)
+    plan, other = make_network(shape, 0).eval(), make_network(shape, 1).eval()
+    state = {name: value.clone() for name, value in other.state_dict().items()}
+    copied = with_state(plan, state)
+    images = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(copied(images), other(images))
+    assert str(copied) == str(other)
+    assert all(one.data_ptr() == state[name].data_ptr() for name, one in copied.state_dict().items())
+    copied.register_forward_hook(lambda *_: None)
+    assert not plan._forward_hooks
+    name = next(iter(state))
+    with pytest.raises(ValueError, match="no place for more"):
+        with_state(plan, {**state, "more": state[name]})
+    with pytest.raises(ValueError, match=f"{name} is"):
+        with_state(plan, {**state, name: state[name][:1]})

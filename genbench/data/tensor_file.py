@@ -10,15 +10,15 @@ import json
 import mmap
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Joined", "RowFile", "write_rows"]
+__all__ = ["Joined", "RowFile", "read_row", "write_rows"]
 
 _TYPES = {
     "U8": torch.uint8,
@@ -45,8 +45,8 @@ class RowFile:
 
     def __init__(self, path: Path, name: str) -> None:
         with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            about = json.loads(file.read(length))[name]
+            length, described = _read_header(file)
+            about = described[name]
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.dtype = _TYPES[about["dtype"]]
         self.shape = torch.Size(about["shape"])
@@ -117,6 +117,43 @@ class Joined:
             found[here] = chosen
         assert found is not None
         return found
+
+
+@lru_cache(maxsize=4)
+def _places(path: Path) -> list[tuple[str, torch.dtype, torch.Size, int]]:
+    """Name, type and shape, and where the first row begins, of every tensor of a file."""
+    with path.open("rb") as file:
+        length, described = _read_header(file)
+    return [
+        (name, _TYPES[about["dtype"]], torch.Size(about["shape"]), 8 + length + about["data_offsets"][0])
+        for name, about in described.items()
+        if name != "__metadata__"
+    ]
+
+
+def read_row(path: Path, place: int) -> dict[str, Tensor]:
+    """Row `place` of every tensor of a file, each in memory of its own; nothing else is read or mapped.
+
+    Parameters
+    ----------
+    path : a file whose content never changes, as those of a store: where its rows lie is looked up once.
+    """
+    rows = {}
+    with path.open("rb", buffering=0) as file:
+        for name, dtype, shape, start in _places(path):
+            row = torch.empty(shape[1:], dtype=dtype, device=_CPU)
+            into = row.view(-1).view(torch.uint8).numpy()
+            file.seek(start + place * len(into))
+            if not 0 <= place < shape[0] or file.readinto(into.data) != len(into):
+                raise IndexError(f"{path} has no row {place} of {name}")
+            rows[name] = row
+    return rows
+
+
+def _read_header(file: BinaryIO) -> tuple[int, dict[str, Any]]:
+    """The length of the JSON text that a file begins with, and what it says of each tensor."""
+    (length,) = struct.unpack("<Q", file.read(8))
+    return length, json.loads(file.read(length))
 
 
 def write_rows(

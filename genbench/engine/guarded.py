@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -24,7 +24,7 @@ from genbench.engine.value import InvalidResult
 from genbench.errors import NotApplicable, described, one_line
 from genbench.subject.part_messages import PartReply, PartRequest
 
-__all__ = ["Ask", "Work", "cut_off", "die_with_parent", "limit_memory", "next_line", "run_child"]
+__all__ = ["Ask", "Work", "cut_off", "die_with_parent", "flush", "limit_memory", "next_line", "run_child"]
 
 Ask = Callable[[PartRequest], PartReply]
 """In the child: send a request to the parent, wait for its answer."""
@@ -54,7 +54,6 @@ def run_child(
     """
     try:
         cut_off(channel, output, parent)
-        faulthandler.enable(file=sys.stderr)
         begin(limits.compute, limits.memory)
         device = device_name(limits.compute.device)
         pieces = prepare()
@@ -70,7 +69,7 @@ def run_child(
             done = _attempt(place, work, ask)
             if device != "cpu":
                 done = msgspec.structs.replace(done, device=device)
-            _flush()
+            flush()
             if learn and len(sys.modules) > known:
                 done = msgspec.structs.replace(done, imported=_imported_since(known))
                 known = len(sys.modules)
@@ -80,7 +79,7 @@ def run_child(
         with contextlib.suppress(BaseException):
             traceback.print_exc()
     finally:
-        _flush()
+        flush()
         os._exit(70)
 
 
@@ -89,10 +88,15 @@ def _imported_since(known: int) -> list[str]:
     return list(islice(reversed(sys.modules), len(sys.modules) - known))[::-1]
 
 
-def _flush() -> None:
-    with contextlib.suppress(BaseException):  # the guarded code may have put anything in their place
-        sys.stdout.flush()
-        sys.stderr.flush()
+def flush() -> None:
+    """Let everything that was printed go out."""
+    for stream in (sys.stdout, sys.stderr, *_STREAMS[1:]):
+        with contextlib.suppress(BaseException):  # the guarded code may have put anything in their place
+            stream.flush()
+
+
+_STREAMS: list[TextIO] = []
+"""Of a process that was cut off before this one was forked from it: they write to whatever 0, 1 and 2 are."""
 
 
 def cut_off(channel: int, output: int, parent: int) -> None:
@@ -102,24 +106,48 @@ def cut_off(channel: int, output: int, parent: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
-    # The parent's pipes are not the guarded code's business.
+    _close_all_but(channel)
+    if not _usable_streams():
+        _STREAMS[:] = (
+            open(0, closefd=False),  # noqa: SIM115
+            open(1, "w", buffering=1, errors="replace", closefd=False),  # noqa: SIM115
+            open(2, "w", buffering=1, errors="replace", closefd=False),  # noqa: SIM115
+        )
+        faulthandler.enable(file=_STREAMS[2])
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.stdin, sys.stdout, sys.stderr = _STREAMS
+
+
+def _usable_streams() -> bool:
+    """Whether there are streams of a parent that was cut off itself; its plugin may have closed them."""
+    try:
+        return bool(_STREAMS) and not any(stream.closed for stream in _STREAMS)
+    except ValueError:  # detached
+        return False
+
+
+def _close_all_but(channel: int) -> None:
+    """The parent's pipes are not the guarded code's business."""
+    close_range = getattr(_LIBC, "close_range", None)  # of Linux, one call for all
+    if close_range and not close_range(3, channel - 1, 0) and not close_range(channel + 1, _LAST, 0):
+        return
     for descriptor in [int(entry.name) for entry in Path("/dev/fd").iterdir()]:
         if descriptor > 2 and descriptor != channel:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+_LAST = ctypes.c_uint(-1)
+"""The largest descriptor that there can be."""
 
 
 def limit_memory(memory: int) -> None:
     """Let allocations beyond what is held now and `memory` fail in here, where they become a reason."""
     if not sys.platform.startswith("linux"):
         return  # the parent's watch on resident memory is all there is elsewhere
-    held = _own_status("VmData:")
+    held = _own_status(b"\nVmData:")
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = held + memory
     soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -132,9 +160,12 @@ def _lift_memory_limit() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
-def _own_status(name: str) -> int:
-    with open("/proc/self/status") as status:
-        return next(int(text.split()[1]) for text in status if text.startswith(name)) * 1024
+def _own_status(name: bytes) -> int:
+    # Without Python's files: what a child touches, it copies.
+    status = os.open("/proc/self/status", os.O_RDONLY)
+    text = os.read(status, 1 << 14)
+    os.close(status)
+    return int(text[text.index(name) + len(name) :].split(None, 1)[0]) * 1024
 
 
 def _forget_peak() -> None:
@@ -145,7 +176,7 @@ def _forget_peak() -> None:
 
 def _peak() -> int:
     try:
-        return _own_status("VmHWM:")
+        return _own_status(b"\nVmHWM:")
     except OSError:  # no Linux, no file
         scale = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale

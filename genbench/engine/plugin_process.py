@@ -23,7 +23,7 @@ import msgspec
 from genbench.engine.cells import Limits, Outcome, Status
 from genbench.engine.compute import start_seconds, starts_fresh
 from genbench.engine.guard import Answer, Ask, Work, kill_group, run_work
-from genbench.engine.guarded import cut_off, limit_memory
+from genbench.engine.guarded import cut_off, flush, limit_memory
 from genbench.engine.messages import (
     Ended,
     Found,
@@ -130,6 +130,7 @@ def _serve(source: Source, limits: Limits, held: TrainedNetwork | None, channel:
         cut_off(channel, os.open(os.devnull, os.O_WRONLY), parent)
         limit_memory(limits.memory)
         measures = source_measures(source, prepare=True)
+        flush()  # what the import left unsaid is no reading's
         gc.collect()
         gc.freeze()  # as in the nursery: what readings inherit is not to be copied by their collections
         with socket.socket(fileno=channel) as host:

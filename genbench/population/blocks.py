@@ -14,10 +14,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from genbench.data.tensor_file import read_row
 from genbench.engine.compute import compute_device
 from genbench.engine.steps import read_result
 from genbench.population.calibration import calibration_errors
 from genbench.population.memory import keep_freed_memory
+from genbench.population.module_copies import with_state
 from genbench.population.networks import make_network
 from genbench.population.pools import TrainingSet, heldout_images, shifted_images, training_set
 from genbench.population.stacked import StackedNetworks
@@ -169,12 +171,13 @@ def _images(pool: Path, choice: Choice) -> TrainingSet:
 
 def _model(shape: Shape, weights: Path, place: int) -> nn.Module:
     """One network of a stack; of the file, nothing else is read."""
-    model = make_network(shape, seed=0)
-    with safe_open(weights, framework="pt") as file:
-        # Copied out of the mapped file, whose alignment could change which vector kernels run.
-        state = {key: file.get_slice(key)[place].clone().contiguous() for key in file.keys()}  # noqa: SIM118
-    model.load_state_dict(state)
-    return model.eval()
+    return with_state(_plan(shape), read_row(weights, place))
+
+
+@lru_cache(maxsize=2)
+def _plan(shape: Shape) -> nn.Module:
+    """A network with weights that nobody asks for."""
+    return make_network(shape, seed=0).eval()
 
 
 def _trace(file: Path, place: int) -> dict[str, Tensor]:

@@ -116,7 +116,15 @@ _COMPARED = 4
 def _all_finite(model: nn.Module) -> bool:
     # Of the buffers only the statistics of batch norm: a mask may well hold −inf.
     statistics = [b for name, b in model.named_buffers() if name.endswith(("running_mean", "running_var"))]
-    return all(bool(values.isfinite().all()) for values in (*model.parameters(), *statistics))
+    values = [v.detach() for v in (*model.parameters(), *statistics)]
+    # Small ones together: looking at one costs more than at its numbers.
+    small = [v.flatten() for v in values if v.numel() <= _SMALL]
+    large = [v for v in values if v.numel() > _SMALL]
+    return all(bool(v.isfinite().all()) for v in (*([torch.cat(small)] if small else []), *large))
+
+
+_SMALL = 2**14
+"""Numbers of a tensor that is copied to be looked at with others."""
 
 
 def _attempt_folding(model: nn.Module, example: Tensor) -> FoldedNetwork | NotApplicable:
