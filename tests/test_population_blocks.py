@@ -188,9 +188,12 @@ def test_smaller_training_sets_are_part_of_larger_ones(tmp_path) -> None:
     small, large = (training_set(folder, Choice("digits", size, 0.0, "", 3)) for size in (50, 400))
     assert torch.equal(small.labels, large.labels[:50])
     raw = digits.DATASET.load(DataRequest()).train.batch(range(1078)).float() / 255
-    assert small.images.shape == (50, 1, 8, 8)
-    assert float(small.images.mean()) == pytest.approx(0, abs=1e-5)
-    back = small.images * small.std + small.mean
+    images = small.inputs(torch.device("cpu"))[:]
+    assert images.shape == (50, 1, 8, 8)
+    assert float(images.mean()) == pytest.approx(0, abs=1e-5)
+    assert float(images.std()) == pytest.approx(1, abs=1e-5)
+    assert small.raw.dtype == torch.uint8  # nothing holds all of them as networks take them
+    back = images * small.std + small.mean
     assert all(float((raw - image).abs().amax(dim=(1, 2, 3)).min()) < 1e-5 for image in back[:5])
     with pytest.raises(UserError, match="train_size = 5000, but digits has 1078 training images"):
         training_set(folder, Choice("digits", 5000, 0.0, "", 3))
@@ -201,7 +204,7 @@ def test_label_noise_draws_a_share_of_the_labels_anew(tmp_path) -> None:
     clean, noisy, again = (
         training_set(folder, Choice("digits", 1000, share, "", 0)) for share in (0.0, 0.4, 0.4)
     )
-    assert torch.equal(clean.images, noisy.images)
+    assert torch.equal(clean.raw, noisy.raw)
     assert torch.equal(noisy.labels, again.labels)
     # Of the 400 drawn anew a tenth comes out as it was.
     assert int((clean.labels != noisy.labels).sum()) == pytest.approx(360, abs=25)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,13 @@ from genbench.population.calibration import calibration_errors
 from genbench.population.memory import keep_freed_memory
 from genbench.population.module_copies import with_state
 from genbench.population.networks import make_network
-from genbench.population.pools import TrainingSet, heldout_images, shifted_images, training_set
+from genbench.population.pools import (
+    TrainingSet,
+    heldout_images,
+    shifted_images,
+    standardised,
+    training_set,
+)
 from genbench.population.stacked import StackedNetworks
 from genbench.population.stacked_training import StackedTraining, train_stacked
 from genbench.population.step_types import (
@@ -33,7 +39,6 @@ from genbench.population.step_types import (
     Shape,
     TrainedSummary,
 )
-from genbench.subject.inputs import Inputs
 from genbench.subject.precision import wide
 from genbench.subject.subject import TrainedNetwork
 
@@ -48,14 +53,14 @@ def train_block(inputs: BlockInputs, parents: Mapping[str, Path], out: Path) -> 
     keep_freed_memory()
     device = compute_device()
     data = training_set(parents["training"], inputs.choice)
-    _, channels, height, width = data.images.shape
+    _, channels, height, width = data.raw.shape
     shape = Shape(
         **asdict(inputs.shape), channels=channels, height=height, image_width=width, classes=data.classes
     )
     networks = [make_network(shape, one.init_seed) for one in inputs.networks]
     _save_states([dict(network.state_dict()) for network in networks], out / "initial.safetensors")
     trained = train_stacked(
-        networks, data.images.to(device), data.labels.to(device), inputs.recipe, inputs.networks
+        networks, data.inputs(device), data.labels.to(device), inputs.recipe, inputs.networks
     )
     _save_states([one.state for one in trained], out / "final.safetensors")
     traces = {f"{i}.{name}": value for i, one in enumerate(trained) for name, value in one.trace().items()}
@@ -98,7 +103,7 @@ def judge_block(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) -> 
     stack = _stack(block.shape, parents["block"] / "final.safetensors", device)
 
     def logits(images: Tensor) -> Tensor:
-        return stack.evaluate(images, lambda part: (part.float() / 255 - block.mean) / block.std)
+        return stack.evaluate(images, partial(standardised, mean=block.mean, std=block.std))
 
     def right(images: Tensor, labels: Tensor) -> Tensor:
         found: Tensor = logits(images).argmax(dim=2) == labels.to(device)
@@ -156,7 +161,7 @@ def load_member(name: str, network: Path, training: Path, place: int) -> Trained
         name=name,
         final=lambda: _model(shape, network / "final.safetensors", place),
         initial=lambda: _model(shape, network / "initial.safetensors", place),
-        inputs=Inputs(data.images),
+        inputs=data.inputs(data.raw.device),
         labels=data.labels,
         classes=shape.classes,
         recorded=lambda: _trace(network / "trace.safetensors", place),

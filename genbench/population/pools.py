@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from genbench.population.step_types import (
     ShiftInputs,
     ShiftResult,
 )
+from genbench.subject.inputs import Inputs
 
 __all__ = [
     "Choice",
@@ -42,6 +44,7 @@ __all__ = [
     "heldout_pool",
     "shifted_images",
     "shifts",
+    "standardised",
     "training_pool",
     "training_set",
 ]
@@ -49,13 +52,24 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Images as the networks take them, on the CPU."""
+    """What a network is trained on, on the CPU."""
 
-    images: Tensor
+    raw: Tensor
+    """Bytes; networks take them standardised."""
     labels: Tensor
     classes: int
     mean: float
+    """Of all pixels, of 0 to 1."""
     std: float
+
+    def inputs(self, device: torch.device) -> Inputs:
+        """The images as networks on `device` take them, standardised there as they are asked for."""
+        return Inputs(self.raw.to(device), partial(standardised, mean=self.mean, std=self.std))
+
+
+def standardised(images: Tensor, mean: float, std: float) -> Tensor:
+    """Bytes -> what the networks of a population take."""
+    return (images.float() / 255 - mean) / std
 
 
 def training_pool(inputs: PoolInputs, parents: Mapping[str, Path], out: Path) -> PoolResult:
@@ -137,7 +151,7 @@ def _file_name(dataset: str) -> str:
 
 
 def training_set(pool: Path, choice: Choice) -> TrainingSet:
-    """The images a network is trained on, standardised; a function of the pool and `choice` alone.
+    """The images a network is trained on; a function of the pool and `choice` alone.
 
     Smaller sets are part of larger ones. Labels that are drawn anew may come out as they were.
     """
@@ -147,14 +161,14 @@ def training_set(pool: Path, choice: Choice) -> TrainingSet:
             f"train_size = {choice.train_size}, but {choice.dataset} has {len(labels)} training images"
         )
     rows = _shuffled(len(labels), choice.seed)[: choice.train_size]
-    raw, labels = images[rows].float() / 255, labels[rows]
+    raw, labels = images[rows], labels[rows]
     noise = torch.Generator("cpu").manual_seed(derive_seed("label noise", choice.seed))
     order = torch.randperm(len(labels), generator=noise, device="cpu")
     wrong = order[: round(choice.label_noise * len(labels))]
     drawn = torch.randint(0, classes, (len(labels),), generator=noise, device="cpu")
     labels[wrong] = drawn[: len(wrong)]
-    mean, std = float(raw.mean()), float(raw.std())
-    return TrainingSet((raw - mean) / std, labels, classes, mean, std)
+    scaled = raw.float() / 255
+    return TrainingSet(raw, labels, classes, float(scaled.mean()), float(scaled.std()))
 
 
 def heldout_images(pool: Path, choice: Choice, *, inside: bool) -> tuple[Tensor, Tensor]:

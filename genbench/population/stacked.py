@@ -16,6 +16,7 @@ from torch.func import stack_module_state
 
 from genbench.errors import UserError
 from genbench.population.layers import batch_norm, convolve, dense, max_pool
+from genbench.subject.inputs import Inputs
 
 __all__ = ["StackedNetworks"]
 
@@ -134,7 +135,7 @@ class StackedNetworks:
         raise UserError(f"layer {name} is a {type(layer).__name__}, which cannot be stacked")
 
     @torch.no_grad()
-    def evaluate(self, images: Tensor, prepare: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    def evaluate(self, images: Tensor | Inputs, prepare: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Logits (n, images, classes) in eval mode; every network sees the same images (m, c, h, w).
 
         The images may lie elsewhere: they are moved, and prepared where that is asked for, batch by batch.

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from genbench.population.optimizers import StackedOptimizer
 from genbench.population.stacked import StackedNetworks
 from genbench.population.step_types import BlockRecipe, NetworkRecipe
+from genbench.subject.inputs import Inputs
 from genbench.subject.precision import wide
 
 __all__ = ["SCHEDULES", "STOPS", "BlockRecipe", "NetworkRecipe", "StackedTraining", "train_stacked"]
@@ -45,7 +46,7 @@ class StackedTraining:
 
 def train_stacked(
     networks: Sequence[nn.Module],
-    images: Tensor,
+    images: Tensor | Inputs,
     labels: Tensor,
     block: BlockRecipe,
     recipes: Sequence[NetworkRecipe],
@@ -118,7 +119,7 @@ class _Statistics:
 def _epoch(
     stack: StackedNetworks,
     optimizer: StackedOptimizer,
-    images: Tensor,
+    images: Tensor | Inputs,
     labels: Tensor,
     batch_size: int,
     generators: Sequence[torch.Generator],
@@ -151,7 +152,9 @@ def _epoch(
     return _Statistics((norms / len(batches)).tolist(), variance.tolist())
 
 
-def _measured(stack: StackedNetworks, images: Tensor, labels: Tensor) -> tuple[list[float], list[float]]:
+def _measured(
+    stack: StackedNetworks, images: Tensor | Inputs, labels: Tensor
+) -> tuple[list[float], list[float]]:
     """Training cross-entropy and accuracy of every network, in eval mode."""
     logits = stack.evaluate(images)
     losses = F.cross_entropy(logits.transpose(1, 2), labels.expand(len(stack), -1), reduction="none")
