@@ -157,10 +157,12 @@ def _ask(networks: NetworkTable, target: str) -> tuple[BoardVerdict, dict[str, B
 
 
 def _answers(board: BoardVerdict, baselines: dict[str, Baseline]) -> dict[str, Any]:
+    from msgspec import to_builtins
+
     return {
-        "measures": {name: one.record() for name, one in board.measures.items()},
+        "measures": to_builtins({name: one.document() for name, one in board.measures.items()}),
         "cannot_ask": board.cannot_ask,
-        "baselines": {name: one.record() for name, one in baselines.items()},
+        "baselines": to_builtins(baselines),
     }
 
 

@@ -11,12 +11,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from genbench.engine.cells import Setting
 from genbench.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NetworkRow", "NetworkRows", "Setting", "Truth", "read_rows"]
+__all__ = ["NetworkRow", "NetworkRows", "Truth", "read_rows"]
 
 _HYPERPARAMETER = "hp."
 _SHIFT = "gap_ood"
@@ -27,8 +28,6 @@ _COLUMNS = (
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _MISSING = frozenset({"", "nan", "na", "n/a", "none", "null"})
-
-Setting = bool | int | float | str
 
 
 class Truth(StrEnum):

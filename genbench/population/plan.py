@@ -10,9 +10,8 @@ out of the pack, and nothing held out is opened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from msgspec.structs import asdict
 
@@ -36,6 +35,7 @@ from genbench.population.step_types import (
     ShiftInputs,
 )
 from genbench.population.suite import PopulationSuite
+from genbench.suites.fields import Toml
 from genbench.suites.plan import EvidencePlan
 
 __all__ = ["PopulationPlan", "plan_population"]
@@ -122,7 +122,7 @@ _Stack = tuple[Cell, Cell, list[int]]
 
 
 def _trained(
-    suite: PopulationSuite, settings: list[dict[str, Any]], training: Cell, heldout: Cell, shifts: Cell | None
+    suite: PopulationSuite, settings: list[Toml], training: Cell, heldout: Cell, shifts: Cell | None
 ) -> list[_Stack]:
     groups: dict[str, list[int]] = {}
     for place, one in enumerate(settings):
@@ -152,7 +152,7 @@ def _unpacked(pack: Pack, labels: list[str]) -> list[_Stack]:
     return stacks
 
 
-def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple[Cell, Cell, Cell | None]:
+def _data_cells(suite: PopulationSuite, settings: list[Toml]) -> tuple[Cell, Cell, Cell | None]:
     names = list(dict.fromkeys(one["dataset"] for one in settings))
     domains = any(one["heldout_domain"] for one in settings)
     corruptions = suite.data.corruptions
@@ -193,7 +193,7 @@ def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple
     return training, heldout, shifts
 
 
-def _block(suite: PopulationSuite, members: list[dict[str, Any]], training: Cell) -> Cell:
+def _block(suite: PopulationSuite, members: list[Toml], training: Cell) -> Cell:
     first = members[0]
     named = [n for n in (*_SHAPE, *_CHOICE, *_RECIPE) if n in suite.varied]
     label = " ".join(f"{_short(name)}={first[name]}" for name in named)
@@ -211,7 +211,7 @@ def _block(suite: PopulationSuite, members: list[dict[str, Any]], training: Cell
     )
 
 
-def _network(settings: Mapping[str, Any]) -> BlockNetwork:
+def _network(settings: Toml) -> BlockNetwork:
     adaptive = settings["optimizer"] != "sgd"
     return BlockNetwork(
         learning_rate=settings["learning_rate"] * (settings["adaptive_rate"] if adaptive else 1.0),
@@ -222,7 +222,7 @@ def _network(settings: Mapping[str, Any]) -> BlockNetwork:
     )
 
 
-def _cut(stacks: Any, settings: list[dict[str, Any]]) -> list[list[int]]:
+def _cut(stacks: Iterable[list[int]], settings: list[Toml]) -> list[list[int]]:
     """Stacks in parts that a worker has memory for."""
     parts = []
     for stack in stacks:
@@ -234,7 +234,7 @@ def _cut(stacks: Any, settings: list[dict[str, Any]]) -> list[list[int]]:
     return parts
 
 
-def _values(settings: Mapping[str, Any]) -> int:
+def _values(settings: Toml) -> int:
     """Numbers that a training step of one network keeps, roughly: activations and patches of all layers."""
     found = _dataset(settings["dataset"]).image_size
     side = found[1] if found else _USUAL_SIDE
@@ -252,7 +252,7 @@ def _values(settings: Mapping[str, Any]) -> int:
     return max(1, int(settings["batch_size"]) * int(settings["width"]) * places * 20)
 
 
-def _cost(settings: Mapping[str, Any], networks: int) -> float:
+def _cost(settings: Toml, networks: int) -> float:
     """Of training a block, in no particular unit; good enough for an order."""
     return float(networks * settings["train_size"] * settings["width"] ** 1.5 * settings["depth"])
 
