@@ -3,7 +3,8 @@
 A room hands out what is public in a module that another room imports, or names in a string as steps are; what
 a package's `__init__` hands on; and classes that derive from a class of another room, which are called
 through it. There the parameters and results of functions and methods, fields of classes and aliases of types
-are looked at, however deep a dictionary lies in them.
+are looked at, however deep a dictionary lies in them. An alias counts where it is defined, wherever that is:
+whoever uses it says what it means by its name.
 
     python tests/untyped_borders.py
 """
@@ -13,7 +14,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 
 from rooms import modules, room
 
@@ -22,7 +22,6 @@ _ANYTHING = {"Any", "object"}
 _NAMED = re.compile(r"\b(genbench(?:\.\w+)+)\b")
 
 
-@cache
 def sources() -> Mapping[str, ast.Module]:
     """Every module of genbench."""
     return {name: ast.parse(file.read_text()) for name, file in modules()}
@@ -50,60 +49,36 @@ def count_everywhere(trees: Mapping[str, ast.Module]) -> int:
 
 def _crossing(trees: Mapping[str, ast.Module]) -> set[str]:
     """Modules that another room imports or names, and those whose names such a package hands on."""
-    known = set(trees)
-    imports = {name: {*_imported(name, tree, known), *_named(tree, known)} for name, tree in trees.items()}
-    found = {
-        imported
-        for importer, all_ in imports.items()
-        for imported in all_
-        if room(imported) != room(importer)
-    }
-    # A step is called by the engine, wherever its name stands.
-    found |= {module for tree in trees.values() for module in _steps(tree) if module in known}
-    packages = [name for name in found if any(other.startswith(f"{name}.") for other in known)]
-    for package in packages:
+    imports: dict[str, set[str]] = {}
+    found: set[str] = set()
+    for importer, tree in trees.items():
+        imports[importer] = set()
+        prose: set[int] = set()
+        for node in ast.walk(tree):
+            match node:
+                case ast.Expr(value=value):
+                    prose.add(id(value))
+                case ast.Constant(value=str() as text) if id(node) not in prose and "genbench." in text:
+                    imports[importer] |= trees.keys() & set(_NAMED.findall(text))
+                    # A step is called by the engine, wherever its name stands.
+                    found |= trees.keys() & {text.partition(":")[0]} if ":" in text else set()
+                case ast.Import(names=names):
+                    imports[importer] |= trees.keys() & {alias.name for alias in names}
+                case ast.ImportFrom(module=str() as module, names=names, level=0):
+                    whole = {f"{module}.{alias.name}" for alias in names}
+                    imports[importer] |= trees.keys() & {module, *whole}
+    for importer, those in imports.items():
+        found |= {imported for imported in those if room(imported) != room(importer)}
+    for package in [name for name in found if any(other.startswith(f"{name}.") for other in trees)]:
         found |= {name for name in imports[package] if room(name) == room(package)}
     return {name for name in found if room(name)}
 
 
-def _imported(importer: str, tree: ast.Module, known: set[str]) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{importer} imports relatively"
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                if whole in known:
-                    yield whole
-                elif node.module in known:
-                    yield node.module
-
-
-def _strings(tree: ast.Module) -> Iterator[str]:
-    """Literals that are no docstrings."""
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
-            yield node.value
-
-
-def _named(tree: ast.Module, known: set[str]) -> Iterator[str]:
-    for text in _strings(tree):
-        yield from (name for name in _NAMED.findall(text) if name in known)
-
-
-def _steps(tree: ast.Module) -> Iterator[str]:
-    for text in _strings(tree):
-        if text.startswith("genbench.") and ":" in text:
-            yield text.partition(":")[0]
-
-
 def _names_from_elsewhere(module: str, tree: ast.Module) -> set[str]:
-    """What a module imports from other rooms, as it calls it."""
+    """What a module imports from other rooms where all can see it, as it calls it."""
     return {
         alias.asname or alias.name
-        for node in ast.walk(tree)
+        for node in tree.body
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("genbench.")
         if room(node.module or "") != room(module)
         for alias in node.names
@@ -122,7 +97,7 @@ def _public(tree: ast.Module, *, whole: bool, foreign: set[str]) -> Iterator[tup
             case ast.ClassDef(name=name, bases=bases) if _open(name):
                 if whole or foreign & {base.id for base in bases if isinstance(base, ast.Name)}:
                     yield from _class(node)
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.expr() as value) if whole and _open(name):
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.expr() as value):
                 yield name, value
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation) if whole and _open(name):
                 yield name, annotation
