@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import to_builtins
 
 from genbench.cli.common import common_options, store_option
 from genbench.cli.execution import Execution, execution_options
@@ -72,7 +71,7 @@ def cube(
                 "changes": dict(suite.changes),
                 "pack": None if pack is None else pack.version,
                 "store": str(store),
-                "families": to_builtins([cube_record(*family, resolved) for family in families.items()]),
+                "families": [cube_record(name, family, resolved) for name, family in families.items()],
                 "written": [str(path) for path in written],
             }
         )

@@ -85,16 +85,9 @@ def judge(
     board = judge_readings(known, oriented, permutations=permutations, seed=seed)
     baselines = judge_baselines(known, oriented, seed=seed)
     if as_json:
-        print_json(
-            {
-                "suite": evidence.suite.name,
-                "networks": len(known),
-                "measures": to_builtins({name: one.document() for name, one in board.measures.items()}),
-                "dropped": {name: one.dropped for name, one in board.measures.items() if one.dropped},
-                "cannot_ask": board.cannot_ask,
-                "baselines": to_builtins(baselines),
-            }
-        )
+        from genbench.report.score_document import judge_document
+
+        print_json(judge_document(evidence.suite.name, len(known), board, baselines))
         return
     show_verdicts(board, baselines, f"{evidence.suite.title}: {len(known)} networks")
     for name, one in board.measures.items():

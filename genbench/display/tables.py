@@ -36,11 +36,16 @@ def show(parts: Iterable[Table | str]) -> None:
 
 
 def print_json(document: object) -> None:
-    """Print a JSON document, or a struct that is one; values that JSON does not know become text."""
+    """Print a JSON document: a struct, or what holds some; values that JSON does not know become text."""
     from msgspec import Struct, to_builtins
 
-    plain = to_builtins(document) if isinstance(document, Struct) else document
-    click.echo(json.dumps(plain, indent=2, ensure_ascii=False, default=str))
+    def number(value: object) -> object:
+        return float(value) if isinstance(value, float) else str(value)
+
+    def plain(value: object) -> object:
+        return to_builtins(value, enc_hook=number) if isinstance(value, Struct) else str(value)
+
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, default=plain))
 
 
 def print_table(
