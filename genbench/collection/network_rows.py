@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from genbench.engine.cells import Setting
 from genbench.errors import UserError
+from genbench.suites.evidence import Facts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +50,7 @@ class NetworkRow:
     settings: Mapping[str, Setting]
     """Its hyperparameters, which the builder is called with."""
     seed: Setting
-    found: Mapping[str, Any]
+    found: Facts
     """Truths, `gap` among them whatever it was made of, and how training ended."""
 
 
@@ -154,7 +155,7 @@ def _numbered(settings: Sequence[Mapping[str, Setting]]) -> list[Setting]:
     return seeds
 
 
-def _found(path: Path, frame: pd.DataFrame, names: Sequence[str]) -> tuple[Truth, list[dict[str, Any]]]:
+def _found(path: Path, frame: pd.DataFrame, names: Sequence[str]) -> tuple[Truth, list[Facts]]:
     from genbench.scoring.cells import Cells
 
     cells = Cells(frame, str(path))
@@ -178,5 +179,7 @@ def _found(path: Path, frame: pd.DataFrame, names: Sequence[str]) -> tuple[Truth
         truth = Truth.FROM_ERROR if "train_accuracy" in columns else Truth.ERROR
         accuracies = columns.get("train_accuracy", [1.0] * len(errors))
         columns["gap"] = [error - (1 - right) for error, right in zip(errors, accuracies, strict=True)]
-    rows = [{name: values[place] for name, values in columns.items()} for place in range(len(frame))]
+    rows: list[Facts] = [
+        {name: values[place] for name, values in columns.items()} for place in range(len(frame))
+    ]
     return truth, rows

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from genbench.engine.cells import Setting
 from genbench.errors import UserError
 from genbench.suites import fields
 from genbench.suites.suite import Suite, SuiteFields
 
-__all__ = ["CORRUPTION_NAMES", "DataTable", "DesignTable", "PopulationSuite", "TrainTable", "read_population"]
+__all__ = [
+    "CORRUPTION_NAMES", "DataTable", "DesignTable", "NetworkSettings", "PopulationSuite", "TrainTable",
+    "read_population",
+]  # fmt: skip
 
 Corruption = Literal[
     "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur",
@@ -84,6 +87,30 @@ _DEFAULTS: dict[str, Setting] = {
 }  # fmt: skip
 
 
+class NetworkSettings(Struct, frozen=True, kw_only=True):
+    """Everything about one network, as `DataTable` and `TrainTable` say it; numbers as the file has them."""
+
+    dataset: str
+    train_size: int
+    label_noise: int | float
+    heldout_domain: str
+    architecture: str
+    optimizer: str
+    momentum: int | float
+    weight_decay: int | float
+    batch_size: int
+    stop: str
+    stop_cross_entropy: int | float
+    max_epochs: int
+    depth: int
+    width: int
+    learning_rate: int | float
+    seed: int
+    schedule: str
+    dropout: int | float
+    adaptive_rate: int | float
+
+
 class DesignTable(fields.Table, frozen=True):
     """A part of a grid too large to train: small grids, each crossed with all of [grid]."""
 
@@ -116,10 +143,10 @@ class PopulationSuite(Suite):
             found |= dict.fromkeys(itertools.product(*subgrid.values(), *self.grid.values()))
         return [dict(zip(self.varied, values, strict=True)) for values in found]
 
-    def settings(self, point: Mapping[str, Setting]) -> fields.Toml:
+    def settings(self, point: Mapping[str, Setting]) -> NetworkSettings:
         """Everything about the network at a point, defaults included."""
         given = {**_DEFAULTS, **self.data.given(), **self.train.given(), **point}
-        return {name: given[name] for name in _AXES}
+        return NetworkSettings(**{name: given[name] for name in NetworkSettings.__struct_fields__})
 
     @property
     def networks(self) -> int:
