@@ -86,7 +86,7 @@ def scored_records(records: Sequence[dict[str, Any]], evidence: Evidence) -> lis
     found = []
     for record, result in zip(records, evidence.judge(list(map(result_of, unscored))).results, strict=True):
         score = None if result.score is None else kind_of(evidence.suite).recorded(result.score)
-        body = {**record, "sign_error": msgspec.to_builtins(score)}
+        body = {**record, "sign_error": json.loads(msgspec.json.encode(score))}
         found.append({**body, "sha256": body_hash(body)})
     return found
 

@@ -20,11 +20,10 @@ from genbench.testbed.step_types import (
     NoiseResult,
     TradeOffInputs,
 )
+from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
     import xarray as xr
-
-    from genbench.testbed.tradeoff_point import TradeOff
 
 __all__ = ["CUBE_FILE", "chosen_cube", "cube", "only", "trade_off_point", "with_kappa"]
 
