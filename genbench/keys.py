@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["KEY_RECIPE", "canonical_json", "cell_key", "derive_seed", "file_hash", "text_hash"]
+__all__ = ["KEY_RECIPE", "Inputs", "canonical_json", "cell_key", "derive_seed", "file_hash", "text_hash"]
+
+Inputs = Mapping[str, Any]
+"""JSON values that determine a result and are hashed into its key; a step says of which type its own are."""
 
 KEY_RECIPE = 1
 """Version of the recipe below. Raising it makes every store recompute everything: a test pins the keys."""
@@ -30,7 +33,7 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def cell_key(kind: str, inputs: Mapping[str, Any]) -> str:
+def cell_key(kind: str, inputs: Inputs) -> str:
     """sha256 over recipe version, kind of cell and everything that determines its result."""
     return text_hash(canonical_json({"recipe": KEY_RECIPE, "kind": kind, "inputs": dict(inputs)}))
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import xarray as xr
@@ -234,7 +235,7 @@ def test_the_marginal_figure_draws_eq_5_with_the_star_in_every_panel(
     from genbench.testbed.tradeoff_point import TradeOff
 
     cube, point = cubes["mini-clip"], family(built[1], "mini-clip")["trade_off"]
-    panels = marginal_figure(cube, TradeOff.from_record(point)).axes
+    panels = marginal_figure(cube, msgspec.convert(point, TradeOff)).axes
     places = [("ssim", (0, 2), "ssim"), ("zero_shot", (1, 2), "zero_shot"), ("weights", (0, 1), "model_size")]
     assert len(panels) == 3
     for axes, (axis, others, at) in zip(panels, places, strict=True):

@@ -76,7 +76,7 @@ def test_a_testbed_of_one_adaptation_can_be_asked_one_question(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     known = shipped_evidence("mini").known
-    truth = [(one["robustness"]["mean"] + one["zero_shot"]["mean"]) / 2 for one in known.values()]
+    truth = [(one.robustness.mean + one.zero_shot.mean) / 2 for one in known.values()]
     file = written(tmp_path / "readings.csv", {"network": list(known), "mine": truth})
     code, out, err = genbench(capsys, "judge", file, "--permutations", 2000)
     assert code == 0

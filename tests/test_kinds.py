@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from kind_branches import (
     COMMANDS,
@@ -213,5 +214,8 @@ def test_a_kind_says_how_far_its_numbers_may_move(
     suite: str, place: list[str], by: float, agrees: bool
 ) -> None:
     kind = kind_of(load_suite(suite))
-    claimed, found = kind.comparable(moved(suite, by, *place)), kind.comparable(recorded(suite))
+    claimed, found = (
+        kind.comparable(msgspec.convert(score, kind.score_type))
+        for score in (moved(suite, by, *place), recorded(suite))
+    )
     assert _agrees(claimed, found, kind.tolerances) is agrees

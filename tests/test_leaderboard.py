@@ -287,8 +287,85 @@ def ranks_by_hand(of: list[dict[str, Any]], draws: int = 300) -> dict[str, int |
     return ranks | {name: 1 + len(surely_better(name)) for name in value}
 
 
+def disagreeing_pairs() -> dict[str, tuple[int, int]]:
+    """Family to its pairs of networks, and those of which one is better on degraded images and the other on
+    unseen classes."""
+    found = {}
+    for family, cube in shipped_evidence("mini").families().items():
+        error = cube.cube["error"].mean("class")
+        means = zip(
+            error.sel(zero_shot=0).mean("ssim").values,
+            error.sel(ssim=1).mean("zero_shot").values,
+            strict=True,
+        )
+        pairs = [(one[0] - other[0]) * (one[1] - other[1]) for one, other in combinations(means, 2)]
+        found[family] = (len(pairs), sum(product < 0 for product in pairs))
+    return found
+
+
 def test_rows_are_ranked_with_ties(built, tmp_path) -> None:
-    """Random readings cannot be told apart on 13 networks; those near the truth and far from it can."""
+    """Ranks that follow on paper.
+
+    Judged by its mean error, a network agrees with both slices or, where they disagree, with one: no measure
+    can do better than `near`. The slices disagree in 1 of 10 pairs of one family and in 7 of 28 of the other,
+    so its sign-error is ½ (1 − ½ (9/10 + 21/28)) = .0875; that of `far`, which says the opposite, is .9125,
+    and that of `coin`, which says nothing, ½.
+
+    The paired cluster test of `near` and `coin` (scoring/cluster_variance.py): agreements are 1 or 0 and .825
+    on average, pairs weigh 1/20 and 1/56. A network with d such pairs among its 4 or 7 has ψ = (.7 − d)/20/.8
+    or (1.225 − d)/56/.875. In the one family d is 1, 1, 0, 0, 0; in the other 1, 1, 2, 3, 2, 1, 3, 1:
+
+        Σ ψ² = .00965, Σ D² = 9 (.175/20)² + (.825/20)² + 21 (.175/56)² + 7 (.825/56)² = .00411
+        standard error ½ √(.00965 − .00411) = .037, t = .4125/.037 = 11 with 13 − 2 degrees of freedom
+
+    For `near` and `far`, difference and standard error are twice that; for `coin` and `far` they are the
+    same. p is 3e-7, and still below .05/5 if redrawn images made the standard error three times as large.
+    Readings in the same order differ by nothing. `few` has five networks, and of fewer than ten nothing is
+    told.
+    """
+    assert disagreeing_pairs() == {"mini-clip": (10, 1), "mini-efficientnet": (28, 7)}
+    truth = error_of_every_network()
+    opposite = {network: -error for network, error in truth.items()}
+    for record in (
+        make_record("near", truth),
+        make_record("near_cubed", {network: error**3 for network, error in truth.items()}),
+        make_record("near_said_better", opposite, higher_means="better"),
+        make_record("coin", dict.fromkeys(truth, 1.0)),
+        make_record("far", opposite),
+        make_record("few", {s: v if "clip" in s else None for s, v in opposite.items()}),
+        make_record("silent", dict.fromkeys(truth, None)),
+    ):
+        write(tmp_path / "records", record)
+    (board,) = read_boards(tmp_path / "records", tmp_path / "trust")
+    rows = {row.name: row for row in board.rows}
+    assert {name: row.rank for name, row in rows.items()} == {
+        "near": 1, "near_cubed": 1, "near_said_better": 1,
+        "coin": 1 + 3, "far": 1 + 3 + 1, "few": 1, "silent": None,
+    }  # fmt: skip
+    values = {name: row.score and row.score.value for name, row in rows.items()}
+    assert values == {
+        "near": pytest.approx(0.0875), "near_cubed": pytest.approx(0.0875),
+        "near_said_better": pytest.approx(0.0875), "coin": 0.5, "far": pytest.approx(0.9125),
+        "few": pytest.approx(0.95), "silent": None,
+    }  # fmt: skip
+    assert set(rows["near"].tied) == {"near_cubed", "near_said_better", "few"}
+    assert set(rows["far"].tied) == {"few"} == set(rows["coin"].tied)
+    assert set(rows["near"].same_order) == {"near_cubed", "near_said_better"}
+    assert rows["far"].same_order == [] == rows["coin"].same_order
+    (board,) = read_boards(built.records, built.trust)
+    rows = {row.name: row for row in board.rows}
+    assert rows["baseline_size"].baseline
+    document = json.loads((built.boards / "mini.json").read_text())
+    assert [(row["measure"], row["rank"], row["tied_with"]) for row in document["rows"]] == [
+        (row.name, row.rank, row.tied) for row in board.rows
+    ]
+    assert document["rows"][0]["sign_error"].keys() >= {"value", "robustness", "zero-shot", "noise-aware"}
+    assert rows["clip_only"].score is not None
+    assert rows["clip_only"].score.dropped == 8
+
+
+def test_ranks_are_those_of_loops_with_other_draws(tmp_path) -> None:
+    """Random readings too, most of which cannot be told apart on 13 networks."""
     truth = error_of_every_network()
     networks = list(truth)
     swapped = {**truth, networks[0]: truth[networks[1]], networks[1]: truth[networks[0]]}
@@ -301,27 +378,10 @@ def test_rows_are_ranked_with_ties(built, tmp_path) -> None:
     for record in told:
         write(tmp_path / "records", record)
     (board,) = read_boards(tmp_path / "records", tmp_path / "trust")
-    ranks = {row.name: row.rank for row in board.rows}
-    assert ranks == ranks_by_hand(told)
-    assert ranks == {
-        "near": 1, "swapped": 1, "first": 1, "second": 1, "twin_of_second": 1, "clip_only": 1,
-        "hostile": 3, "baseline_size": 3, "far": 5, "silent": None,
-    }  # fmt: skip
+    assert {row.name: row.rank for row in board.rows} == ranks_by_hand(told)
     rows = {row.name: row for row in board.rows}
-    assert {"near", "swapped"}.isdisjoint(rows["far"].tied)
     assert "twin_of_second" in rows["second"].tied
     assert rows["second"].same_order == ["twin_of_second"]
-    assert rows["near"].same_order == [] == rows["far"].same_order
-    (board,) = read_boards(built.records, built.trust)
-    rows = {row.name: row for row in board.rows}
-    assert rows["baseline_size"].baseline
-    document = json.loads((built.boards / "mini.json").read_text())
-    assert [(row["measure"], row["rank"], row["tied_with"]) for row in document["rows"]] == [
-        (row.name, row.rank, row.tied) for row in board.rows
-    ]
-    assert document["rows"][0]["sign_error"].keys() >= {"value", "robustness", "zero-shot", "noise-aware"}
-    assert rows["clip_only"].score is not None
-    assert rows["clip_only"].score.dropped == 8
 
 
 def test_a_plugin_that_calls_itself_a_baseline_is_none(tmp_path) -> None:

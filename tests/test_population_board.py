@@ -69,7 +69,7 @@ def test_the_board_shows_every_score(board: Board) -> None:
     score = rows["near_the_gap"].score
     assert isinstance(score, PopulationScore)
     assert score.low <= score.value <= score.high < 0.2
-    document = board_document(board)["rows"][0]["sign_error"]
+    document = board_document(board).rows[0].sign_error
     assert document.keys() == {
         "value", "low", "high", "image_low", "image_high", "dropped", *(column.label for column in SHOWN)
     }  # fmt: skip

@@ -15,7 +15,7 @@ from genbench.population.blocks import _kept
 from genbench.population.effects import Effect, setting_effects
 from genbench.population.networks import NetworkInNetwork
 from genbench.population.plan import plan_population
-from genbench.population.suite import PopulationSuite
+from genbench.population.suite import _AXES, NetworkSettings, PopulationSuite
 from genbench.suites.suite import load_suite
 
 SUITE = """
@@ -69,6 +69,10 @@ def test_a_design_is_its_subgrids_crossed_with_the_grid_each_combination_once(su
     assert all(list(point) == suite.varied for point in suite.points())
     assert suite.networks == 10
     assert suite.content()["design"]["subgrids"][0]["learning_rate"] == [0.1, 0.2]
+
+
+def test_a_network_has_every_setting_that_a_suite_may_give() -> None:
+    assert NetworkSettings.__struct_fields__ == tuple(_AXES)
 
 
 def test_quick_has_a_design_of_its_own(suite_file) -> None:

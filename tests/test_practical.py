@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from genbench.errors import UserError
 from genbench.scoring.pairs import pair_weights
 from genbench.scoring.ranking import tied_ranks
 from genbench.testbed.cube import class_statistics, make_cube, slices
+from genbench.testbed.score_record import practical_record
 from genbench.testbed.truth import practical_truth
 
 SEEN, UNSEEN, IMAGES = 4, 2, 10
@@ -111,7 +113,7 @@ def test_the_truth_itself_is_a_perfect_measure_and_its_negative_the_worst(cubes)
     # One slice alone orders the models alike in both, so that a perfect measure exists.
     easy = {"a": family(4, 7, np.array([0.02, 0.3, 0.6, 0.95]))}
     truth = practical_truth(easy, resamples=100)
-    d = {m: record["robustness"]["mean"] for m, record in truth.record().items()}
+    d = {m: known.robustness.mean for m, known in truth.known().items()}
     perfect, reversed_ = truth.score(d), truth.score({m: -v for m, v in d.items()})
     assert (perfect.value, reversed_.value) == (0.0, 1.0)
     assert perfect.worst == []
@@ -200,8 +202,8 @@ def test_a_cube_without_images_cannot_give_intervals(cubes) -> None:
 def test_the_record_is_json(truth) -> None:
     models = [m for names in truth.models.values() for m in names]
     score = truth.score({m: float(i) for i, m in enumerate(models)})
-    assert json.loads(json.dumps(score.record()))["pairs"] == 16
-    assert json.loads(json.dumps(truth.record()))[models[0]]["weights"] == 1000
+    assert json.loads(msgspec.json.encode(practical_record(score)))["pairs"] == 16
+    assert json.loads(msgspec.json.encode(truth.known()))[models[0]]["weights"] == 1000
 
 
 def test_no_rank_is_below_that_of_a_measure_with_a_lower_value() -> None:

@@ -197,7 +197,7 @@ def test_measures_pass_the_questions_that_they_should(networks: KnownNetworks) -
         name: verdict for name, (_, verdict) in MEASURES.items()
     }
     truth = board.measures["the truth"]
-    assert (truth.rank, truth.record()["sign_error"]) == (1, pytest.approx(0.0, abs=1e-12))
+    assert (truth.rank, truth.document().sign_error) == (1, pytest.approx(0.0, abs=1e-12))
     assert {a.value for q, a in board.measures["size alone"].questions.items() if q != "chance"} == {0.5}
     assert board.measures["always wrong"].rank == len(MEASURES)
 

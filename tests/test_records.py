@@ -20,6 +20,7 @@ from genbench.records.validate import LARGEST, read_record, record_files
 from genbench.records.write import body_hash, record_text, require_recordable
 from genbench.suites.evidence import Evidence
 from genbench.suites.evidence_packs import shipped_evidence
+from genbench.suites.kind import kind_of
 from genbench.testbed.manifest import TestbedManifest
 
 SHA = "0" * 64
@@ -84,7 +85,8 @@ def scored_records(records: Sequence[dict[str, Any]], evidence: Evidence) -> lis
     unscored = [convert({**record, "sign_error": None, "sha256": SHA}, Record) for record in records]
     found = []
     for record, result in zip(records, evidence.judge(list(map(result_of, unscored))).results, strict=True):
-        body = {**record, "sign_error": None if result.score is None else result.score.record()}
+        score = None if result.score is None else kind_of(evidence.suite).recorded(result.score)
+        body = {**record, "sign_error": json.loads(msgspec.json.encode(score))}
         found.append({**body, "sha256": body_hash(body)})
     return found
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_table import small_table
 
+from genbench.population.score_record import population_record
 from genbench.scoring import (
     NetworkTable,
     cms,
@@ -183,7 +184,7 @@ def test_pairs_of_a_perfect_a_wrong_and_a_constant_measure() -> None:
     assert [found[name].value for name in records.measures] == [0.0, 1.0, 0.5]
     assert not found["right"].ties_with(found["wrong"])
     assert found["flat"].low == found["flat"].high == 0.5
-    assert found["right"].record()["value"] == 0.0
+    assert population_record(found["right"]).value == 0.0
 
 
 def loop_sign_errors(records: NetworkTable, reading: np.ndarray, w: np.ndarray) -> dict[tuple, float]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from genbench.cli.common import common_options, store_option
 from genbench.cli.execution import Execution, execution_options
@@ -84,16 +85,9 @@ def judge(
     board = judge_readings(known, oriented, permutations=permutations, seed=seed)
     baselines = judge_baselines(known, oriented, seed=seed)
     if as_json:
-        print_json(
-            {
-                "suite": evidence.suite.name,
-                "networks": len(known),
-                "measures": {name: one.record() for name, one in board.measures.items()},
-                "dropped": {name: one.dropped for name, one in board.measures.items() if one.dropped},
-                "cannot_ask": board.cannot_ask,
-                "baselines": {name: one.record() for name, one in baselines.items()},
-            }
-        )
+        from genbench.report.score_document import judge_document
+
+        print_json(judge_document(evidence.suite.name, len(known), board, baselines))
         return
     show_verdicts(board, baselines, f"{evidence.suite.title}: {len(known)} networks")
     for name, one in board.measures.items():
@@ -128,7 +122,7 @@ def networks(choice: SuiteChoice, store: Path, execution: Execution, as_json: bo
     network did on held-out data.
     """
     evidence = _evidence(choice, as_json, store, execution)
-    records = [{"network": name, **facts} for name, facts in evidence.public().items()]
+    records = [{"network": name, **to_builtins(facts)} for name, facts in evidence.public().items()]
     if as_json:
         print_json(records)
         return
@@ -178,7 +172,7 @@ def calibrate(
         evidence.known_networks(), measures, permutations=permutations, seed=evidence.suite.bootstrap_seed
     )
     if as_json:
-        print_json({"suite": evidence.suite.name, "measures": measures, **found.record()})
+        print_json({"suite": evidence.suite.name, "measures": measures, **to_builtins(found)})
         return
     shares = {(one.empty, one.question): one.share for one in found.false_passes}
     rows = [

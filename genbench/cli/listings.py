@@ -230,7 +230,7 @@ def plugins(as_json: bool) -> None:
             )
 
 
-def _plugin_row(report: PluginReport) -> dict[str, Any]:
+def _plugin_row(report: PluginReport) -> dict[str, str]:
     offers = "; ".join(f"{len(names)} {kind}" for kind, names in report.offers.items())
     return {
         "plugin": report.source.plugin,

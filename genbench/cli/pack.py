@@ -57,10 +57,11 @@ def build(
     suite = choice.load()
 
     def write(plan: EvidencePlan, opened: Store) -> None:
-        machine = {key: value for key, value in provenance().items() if key != "time"}
+        machine = provenance()
+        machine.pop("time", None)
         device, threads = current().device.partition(":")[0], current().threads
         if (device, threads) != ("cpu", 1):  # as in packs that say nothing of it
-            machine |= {"device": device, "threads": threads}
+            machine["device"], machine["threads"] = device, threads
         build_pack(suite, plan, opened, target, machine, version)
 
     _from_scratch(suite, store, as_json, write, execution)

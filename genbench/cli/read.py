@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from genbench.cli.common import common_options, store_option
 from genbench.cli.execution import Execution, local_execution_options
@@ -69,16 +70,35 @@ def read(
         _show(rows, network)
     sys.stdout.flush()
     fine = (Status.OK, Status.NOT_APPLICABLE)
-    return 0 if all(row["status"] in fine for row in rows) else 1
+    return 0 if all(row.status in fine for row in rows) else 1
 
 
-def _show(rows: list[dict[str, Any]], title: str) -> None:
+class _Row(Struct, frozen=True, kw_only=True):
+    """A measure, as `--json` has it."""
+
+    measure: str
+    value: float | None
+    standard_error: float | None
+    samples: int | None
+    layers: dict[str, float]
+    status: str
+    stored: bool
+    seconds: float
+    peak_bytes: int
+    device: str
+    threads: int
+    reason: str
+
+
+def _show(rows: list[_Row], title: str) -> None:
     shown = [
         {
-            **row,
-            "value": "" if row["value"] is None else f"{row['value']:.6g}",
-            "±": f"{row['standard_error']:.2g}" if row["standard_error"] is not None else "",
-            "seconds": f"{row['seconds']:.2g}",
+            "measure": row.measure,
+            "value": "" if row.value is None else f"{row.value:.6g}",
+            "±": f"{row.standard_error:.2g}" if row.standard_error is not None else "",
+            "status": row.status,
+            "seconds": f"{row.seconds:.2g}",
+            "reason": row.reason,
         }
         for row in rows
     ]
@@ -88,28 +108,28 @@ def _show(rows: list[dict[str, Any]], title: str) -> None:
     print_table(columns, shown, right=["value", "±", "seconds"], title=title)
     if len(rows) <= _FEW:
         for row in rows:
-            if row["layers"]:
-                layers = [{"layer": name, "value": f"{value:.6g}"} for name, value in row["layers"].items()]
-                print_table(["layer", "value"], layers, right=["value"], title=f"{row['measure']} by layer")
+            if row.layers:
+                layers = [{"layer": name, "value": f"{value:.6g}"} for name, value in row.layers.items()]
+                print_table(["layer", "value"], layers, right=["value"], title=f"{row.measure} by layer")
 
 
 _FEW = 3
 """Up to so many measures, their layers are shown too; `--json` always has them."""
 
 
-def _row(name: str, outcome: Outcome) -> dict[str, Any]:
+def _row(name: str, outcome: Outcome) -> _Row:
     detail = outcome.result.get("detail", {})
-    return {
-        "measure": name,
-        "value": outcome.value,
-        "standard_error": detail.get("standard_error"),
-        "samples": detail.get("samples"),
-        "layers": detail.get("layers", {}),
-        "status": str(outcome.status),
-        "stored": not outcome.computed,
-        "seconds": outcome.cost.seconds + outcome.cost.shared_seconds,
-        "peak_bytes": outcome.cost.peak_bytes,
-        "device": outcome.cost.device,
-        "threads": outcome.cost.threads,
-        "reason": reading_note(outcome),
-    }
+    return _Row(
+        measure=name,
+        value=outcome.value,
+        standard_error=detail.get("standard_error"),
+        samples=detail.get("samples"),
+        layers=detail.get("layers", {}),
+        status=str(outcome.status),
+        stored=not outcome.computed,
+        seconds=outcome.cost.seconds + outcome.cost.shared_seconds,
+        peak_bytes=outcome.cost.peak_bytes,
+        device=outcome.cost.device,
+        threads=outcome.cost.threads,
+        reason=reading_note(outcome),
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec import to_builtins
 
 from genbench.cli.common import common_options, store_option
 from genbench.cli.execution import Execution, execution_options, worker_options
@@ -68,7 +69,7 @@ def run(
     from genbench.report.progress import make_progress
     from genbench.report.record_table import check_table_path, write_table
     from genbench.report.run_page import check_page_path, default_page, write_run_page
-    from genbench.report.runs import run_json, show_run
+    from genbench.report.runs import run_document, show_run
     from genbench.run.execute import execute, require_ready, workers_of
 
     if report is not None:
@@ -95,7 +96,8 @@ def run(
         show_run(found, written)
     write_run_page(found, page)
     if as_json:
-        print_json({**run_json(found, written), "report": str(page)})
+        own = found.evidence.pages(found.judged).document(written)
+        print_json({**to_builtins(run_document(found)), **to_builtins(own), "report": str(page)})
     else:
         click.echo(f"report: {page}")
     return 0 if found.sound else 1
@@ -123,7 +125,7 @@ def plan(
     plan_ = _plan(choice, specs, all_measures, store)
     forecast = estimate(plan_, store, workers_of(plan_, store, how))
     if as_json:
-        print_json(forecast.record())
+        print_json(forecast.document())
         return
     print_table(
         ["step", "cells", "stored", "to compute", "seconds"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,8 +130,9 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
 
         write_page(scored, html, chosen)
     if as_json:
-        document = _document(scored, worst)
-        print_json(document if asked is None else {**document, "questions": _answers(*asked)})
+        from genbench.report.score_document import score_document
+
+        print_json(score_document(scored, worst, asked))
     elif as_csv:
         click.echo(scored.scores.to_csv(index=False), nl=False)
     else:
@@ -154,14 +155,6 @@ def _ask(networks: NetworkTable, target: str) -> tuple[BoardVerdict, dict[str, B
     known = table_networks(networks, target=target)
     readings = dict(zip(networks.measures, networks.readings.T, strict=True))
     return judge(known, readings), judge_baselines(known, readings)
-
-
-def _answers(board: BoardVerdict, baselines: dict[str, Baseline]) -> dict[str, Any]:
-    return {
-        "measures": {name: one.record() for name, one in board.measures.items()},
-        "cannot_ask": board.cannot_ask,
-        "baselines": {name: one.record() for name, one in baselines.items()},
-    }
 
 
 def _read(path: Path, given: dict[str, Any]) -> NetworkTable:
@@ -209,41 +202,6 @@ def _short(text: str) -> tuple[str, ...]:
     from genbench.scoring.columns import short_name
 
     return tuple(map(short_name, _list(text)))
-
-
-def _document(scored: TableScores, worst: int) -> dict[str, Any]:
-    from genbench.display.score_tables import worst_environments
-
-    networks = scored.networks
-    environments = worst_environments(scored, worst or 10)
-    return {
-        "table": networks.source,
-        "rows": len(networks),
-        "where": list(networks.where),
-        "rows_not_chosen": networks.not_chosen,
-        "unconverged_left_out": networks.left_out,
-        "dropped": {
-            "rows": networks.lost_rows,
-            "for_all_measures": networks.incomplete,
-            "measures": [asdict(loss) for loss in networks.losses],
-        },
-        "combos": len(networks.runs),
-        "hyperparameters": {
-            name: list(levels) for name, levels in zip(networks.hyperparameters, networks.levels, strict=True)
-        },
-        "targets": list(networks.targets),
-        "measures": list(networks.measures),
-        "skipped": scored.skipped,
-        "scores": _plain(scored.scores),
-        "worst_environments": [] if environments is None else _plain(environments),
-        "by_values": [] if scored.by_values is None else _plain(scored.by_values),
-        "noise_filter": [] if scored.noise is None else _plain(scored.noise),
-    }
-
-
-def _plain(frame: Any) -> list[dict[str, Any]]:
-    """Rows as JSON knows them: null for a missing number."""
-    return list(frame.astype(object).where(frame.notna(), None).to_dict("records"))
 
 
 def _show(scored: TableScores, worst: int) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from msgspec import to_builtins
 
 from genbench.cli.common import common_options, store_option
 from genbench.cli.execution import Execution, execution_options
@@ -68,7 +69,7 @@ def tradeoff(
         cubes = {name: family.cube for name, family in evidence.families().items()}
     results = {name: trade_off(data, scales, prices) for name, data in cubes.items()}
     if as_json:
-        print_json([{"family": name, **result.record()} for name, result in results.items()])
+        print_json([{"family": name, **to_builtins(result)} for name, result in results.items()])
     else:
         show(results)
     return 0 if all(result.certified for result in results.values()) else 1
@@ -97,7 +98,7 @@ def show(results: dict[str, TradeOff]) -> None:
     """The paper's table (004 Tables 2 and 3): one row per bound, one column per family."""
     from genbench.display.names import short_count
 
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, str]] = {}
     for family, result in results.items():
         cells = {
             "generalization bound": f"{result.generalization_bound:.3f}",

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from genbench.collection.network_rows import Truth
+from genbench.display.tables import Shown
 from genbench.population.evidence import PopulationEvidence, network_row
 from genbench.suites.result import Judged, MeasureResult
 
@@ -31,13 +32,13 @@ class CollectionEvidence(PopulationEvidence):
     suite: CollectionSuite
 
     @cached_property
-    def rows(self) -> dict[str, dict[str, Any]]:
+    def rows(self) -> dict[str, dict[str, Shown]]:
         """Network to its row of the record table, its name included; the error as the table gave it."""
-        rows = {}
+        rows: dict[str, dict[str, Shown]] = {}
         for name, point in self.settings.items():
-            found = self.found[name]
-            error = {"test_error": found["test_error"]} if "test_error" in found else {}
-            rows[name] = {"network": name, **network_row(point, found), **error}
+            rows[name] = {"network": name, **network_row(point, self.found[name])}
+            if (error := self.facts[name].test_error) is not None:
+                rows[name]["test_error"] = error
         return rows
 
     @cached_property

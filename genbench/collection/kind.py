@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from genbench.collection.evidence import CollectionEvidence
 from genbench.collection.plan import CollectionPlan, plan_collection
@@ -12,8 +11,11 @@ from genbench.collection.suite import CollectionSuite, read_collection
 from genbench.engine.cells import Outcome
 from genbench.engine.store import Store
 from genbench.packs.pack import Pack
-from genbench.population.score_record import PopulationRecord
+from genbench.population.score_record import PopulationRecord, population_record
+from genbench.scoring.population import PopulationScore
+from genbench.suites.fields import Toml
 from genbench.suites.kind import Kind
+from genbench.suites.suite import SuiteFields
 
 __all__ = ["CollectionKind"]
 
@@ -25,7 +27,7 @@ class CollectionKind(Kind):
     tables = ("networks", "data")
     score_type = PopulationRecord
 
-    def read(self, path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> CollectionSuite:
+    def read(self, path: Path, content: Toml, common: SuiteFields) -> CollectionSuite:
         """Tables [networks] and [data], and the table of networks."""
         return read_collection(path, content, common)
 
@@ -49,3 +51,7 @@ class CollectionKind(Kind):
             found[one.label] = {**truths[one.label], **{key: result[key] for key in seen if key in result}}
         settings = {one.label: one.hyperparameters for one in plan.networks}
         return CollectionEvidence(suite, plan.pack, settings, found)
+
+    def recorded(self, score: PopulationScore) -> PopulationRecord:
+        """As of a population."""
+        return population_record(score)

@@ -11,12 +11,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from genbench.engine.cells import Setting
 from genbench.errors import UserError
+from genbench.suites.evidence import Facts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NetworkRow", "NetworkRows", "Setting", "Truth", "read_rows"]
+__all__ = ["NetworkRow", "NetworkRows", "Truth", "read_rows"]
 
 _HYPERPARAMETER = "hp."
 _SHIFT = "gap_ood"
@@ -27,8 +29,6 @@ _COLUMNS = (
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _MISSING = frozenset({"", "nan", "na", "n/a", "none", "null"})
-
-Setting = bool | int | float | str
 
 
 class Truth(StrEnum):
@@ -50,7 +50,7 @@ class NetworkRow:
     settings: Mapping[str, Setting]
     """Its hyperparameters, which the builder is called with."""
     seed: Setting
-    found: Mapping[str, Any]
+    found: Facts
     """Truths, `gap` among them whatever it was made of, and how training ended."""
 
 
@@ -155,7 +155,7 @@ def _numbered(settings: Sequence[Mapping[str, Setting]]) -> list[Setting]:
     return seeds
 
 
-def _found(path: Path, frame: pd.DataFrame, names: Sequence[str]) -> tuple[Truth, list[dict[str, Any]]]:
+def _found(path: Path, frame: pd.DataFrame, names: Sequence[str]) -> tuple[Truth, list[Facts]]:
     from genbench.scoring.cells import Cells
 
     cells = Cells(frame, str(path))
@@ -179,5 +179,7 @@ def _found(path: Path, frame: pd.DataFrame, names: Sequence[str]) -> tuple[Truth
         truth = Truth.FROM_ERROR if "train_accuracy" in columns else Truth.ERROR
         accuracies = columns.get("train_accuracy", [1.0] * len(errors))
         columns["gap"] = [error - (1 - right) for error, right in zip(errors, accuracies, strict=True)]
-    rows = [{name: values[place] for name, values in columns.items()} for place in range(len(frame))]
+    rows: list[Facts] = [
+        {name: values[place] for name, values in columns.items()} for place in range(len(frame))
+    ]
     return truth, rows

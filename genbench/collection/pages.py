@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from msgspec import structs
 
 from genbench.collection.evidence import CollectionEvidence
 from genbench.collection.network_rows import Truth
-from genbench.population.pages import PopulationPages
+from genbench.population.evidence import NetworkFacts
+from genbench.population.pages import PopulationPages, ScoresDocument
 from genbench.suites.result import Judged
 
 __all__ = ["CollectionPages"]
@@ -21,6 +22,13 @@ _JUDGED_BY = {
 }
 _FAR = 0.1
 """Between two accuracies: more than the few images on which networks are tried can make it by chance."""
+
+
+class CollectionDocument(ScoresDocument, frozen=True):
+    """And what the truth is."""
+
+    truth: str
+    judged_by: str
 
 
 class CollectionPages(PopulationPages):
@@ -40,7 +48,7 @@ class CollectionPages(PopulationPages):
 
     def warnings(self) -> list[str]:
         """And networks that do not do on their training images what the table says."""
-        said = (_doubt(name, found) for name, found in self.evidence.known.items())
+        said = (_doubt(name, facts) for name, facts in self.evidence.facts.items())
         doubtful = [sentence for sentence in said if sentence]
         if not doubtful:
             return super().warnings()
@@ -48,13 +56,10 @@ class CollectionPages(PopulationPages):
         asked = "are images and labels those it was trained on, in the same form?"
         return [*super().warnings(), f"{doubtful[0]}{more}; {asked}"]
 
-    def document(self, table: Path | None) -> dict[str, Any]:
+    def document(self, table: Path | None) -> CollectionDocument:
         """And what the truth is."""
-        return {
-            **super().document(table),
-            "truth": str(self.evidence.suite.truth),
-            "judged_by": self.judged_by,
-        }
+        scores = structs.asdict(super().document(table))
+        return CollectionDocument(**scores, truth=str(self.evidence.suite.truth), judged_by=self.judged_by)
 
     def provenance(self) -> list[tuple[str, str]]:
         """The user's files."""
@@ -66,13 +71,13 @@ class CollectionPages(PopulationPages):
         ]
 
 
-def _doubt(name: str, found: Mapping[str, Any]) -> str:
+def _doubt(name: str, facts: NetworkFacts) -> str:
     """Why a network may not have been given its own training images in their own form; "" if nothing says so.
 
     Pixels on another scale, or classes in another order, would make every reading of data a wrong one.
     """
-    right, trained, error = (found.get(key) for key in ("tried_accuracy", "train_accuracy", "test_error"))
-    seen = f"{name} gets {right or 0:.0%} of its first {found.get('tried')} training images right"
+    right, trained, error = facts.tried_accuracy, facts.train_accuracy, facts.test_error
+    seen = f"{name} gets {right or 0:.0%} of its first {facts.tried} training images right"
     if right is not None and trained is not None and abs(right - trained) > _FAR:
         return f"{seen}, where its row says {trained:.0%}"
     if right is not None and trained is None and error is not None and right < 1 - error - _FAR:

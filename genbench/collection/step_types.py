@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from genbench.collection.network_rows import Setting
 from genbench.collection.suite import DataTable
 from genbench.collection.user_code import UserFunction
+from genbench.engine.cells import Setting
 
 __all__ = [
     "NetworkHow",

@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from genbench.collection.network_rows import Setting
 from genbench.collection.step_types import (
     NetworkInputs,
     NetworkResult,
@@ -22,6 +21,7 @@ from genbench.collection.training_data import given_images, prepared_images
 from genbench.collection.user_code import UserFunction, call, users_code, write_code
 from genbench.collection.weight_files import load_weights, read_weights
 from genbench.data.tensor_file import RowFile, write_rows
+from genbench.engine.cells import Setting
 from genbench.engine.steps import read_result
 from genbench.errors import UserError, described, one_line
 from genbench.keys import file_hash

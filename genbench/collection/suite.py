@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -14,7 +13,7 @@ from genbench.collection.user_code import UserFunction, find_function
 from genbench.errors import UserError
 from genbench.plugin.registry import load_registry
 from genbench.suites import fields
-from genbench.suites.suite import Suite
+from genbench.suites.suite import Suite, SuiteFields
 
 __all__ = ["CollectionSuite", "DataTable", "NetworksTable", "read_collection"]
 
@@ -100,12 +99,12 @@ class CollectionSuite(Suite):
             raise UserError(f"{self.path}: there is no weight file {file} of network {row.name}")
         return file.resolve()
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> fields.Toml:
         """Everything that determines networks and truths, but what is in the files."""
         return {"networks": self.files.given(), "data": self.data.given(), "rows": self.table.content()}
 
 
-def read_collection(path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> CollectionSuite:
+def read_collection(path: Path, content: fields.Toml, common: SuiteFields) -> CollectionSuite:
     """Check the tables [networks] and [data], and the table of networks."""
     files, data = NetworksTable.read(path, content, "networks"), DataTable.read(path, content, "data")
     _check_data(path, data)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from msgspec import to_builtins
+from msgspec import Struct
 
 from genbench.engine.ask import ProcessEnded, answers_of
 from genbench.engine.guard import Limits
 from genbench.plugin.registry import Source
 
-__all__ = ["CheckReport", "CheckResult", "run_checks"]
+__all__ = ["CheckReport", "CheckRequest", "CheckResult", "run_checks"]
+
+
+class CheckRequest(Struct, frozen=True):
+    """What a process is to check."""
+
+    source: Source
+    measure: str
+    limits: Limits
 
 
 @dataclass(frozen=True)
@@ -67,12 +75,12 @@ def run_checks(
     told: Callable[[CheckResult], None] = lambda result: None,
 ) -> CheckReport:
     """Run every check on `measure` of `source` in a fresh process; `told` hears of each result at once."""
-    request = {"source": asdict(source), "measure": measure, "limits": to_builtins(limits)}
     results = []
     try:
-        for answer in answers_of("genbench.conformance.process", request):
-            results.append(CheckResult(**answer))
-            told(results[-1])
+        request = CheckRequest(source, measure, limits)
+        for result in answers_of("genbench.conformance.process", CheckResult, request):
+            results.append(result)
+            told(result)
     except ProcessEnded as end:
         raise RuntimeError(f"the checks themselves failed with {end}") from end
     return CheckReport(measure, results)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import asdict
-from typing import Any
 
 import msgspec
 
 from genbench.conformance.checks import Broken, Check, checks
-from genbench.conformance.kit import CheckResult
+from genbench.conformance.kit import CheckRequest, CheckResult
 from genbench.conformance.networks import convolutional, fully_connected
-from genbench.engine.cells import Outcome, Status
+from genbench.engine.cells import Outcome, Result, Status
 from genbench.engine.guard import Ask, Limits, die_with_parent, run_guarded
 from genbench.engine.host import prepare_torch
 from genbench.plugin.contract import Measure
@@ -28,14 +24,13 @@ def main(parent: int) -> None:
     """Read one request from standard input, write one JSON line per check."""
     die_with_parent(parent)
     prepare_torch()
-    request = json.loads(sys.stdin.readline())
-    source, name = Source(**request["source"]), request["measure"]
-    limits = msgspec.convert(request["limits"], Limits)
+    request = msgspec.json.decode(sys.stdin.readline(), type=CheckRequest)
+    source, name, limits = request.source, request.measure, request.limits
     _ = convolutional(), fully_connected()  # trained once, here; every check forks with them
     measure = _imported(source, name, limits)
 
     def guarded(check: Check) -> Outcome:
-        def work(_: Ask) -> Mapping[str, Any]:
+        def work(_: Ask) -> Result:
             try:
                 return {"detail": check(measure or source_measures(source)[name])}
             except Broken as problem:
@@ -45,7 +40,7 @@ def main(parent: int) -> None:
 
     for title, kind, check in checks():
         result = _result(title, kind, guarded(check))
-        print(json.dumps(asdict(result)), flush=True)
+        print(msgspec.json.encode(result).decode(), flush=True)
 
 
 def _imported(source: Source, name: str, limits: Limits) -> Measure | None:
@@ -54,7 +49,7 @@ def _imported(source: Source, name: str, limits: Limits) -> Measure | None:
     None if its import does not go well in a process of its own, so that every check says so.
     """
 
-    def tried(_: Ask) -> Mapping[str, Any]:
+    def tried(_: Ask) -> Result:
         return {"found": name in source_measures(source, prepare=True)}
 
     outcome = run_guarded(tried, limits)

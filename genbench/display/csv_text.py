@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from genbench.display.tables import Shown
 
 __all__ = ["table_text"]
 
 
-def table_text(rows: Sequence[Mapping[str, Any]]) -> str:
+def table_text(rows: Sequence[Mapping[str, Shown]]) -> str:
     """Rows as CSV; a column is where it first appears."""
     columns = dict.fromkeys(name for row in rows for name in row)
     file = io.StringIO()

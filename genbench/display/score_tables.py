@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from genbench.scoring.all_scores import SCORES, TableScores
+from genbench.scoring.population import ScoreNumber, WorstEnvironment
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from genbench.scoring.network_table import NetworkTable
 
-__all__ = ["ScoreTable", "losses", "score_tables", "worst_environments"]
+__all__ = ["ScoreTable", "environments_by_measure", "losses", "score_tables", "worst_environments"]
 
 _MOST_TARGETS = 4
 
@@ -74,30 +75,44 @@ def worst_environments(scored: TableScores, count: int) -> pd.DataFrame | None:
     return scored.environments.groupby("measure", sort=False).head(count)
 
 
+def environments_by_measure(worst: pd.DataFrame | None) -> dict[str, list[WorstEnvironment]]:
+    """Rows of `worst_environments`; their order stays."""
+    found: dict[str, list[WorstEnvironment]] = {}
+    if worst is not None:
+        fields = ["measure", *WorstEnvironment.__dataclass_fields__]
+        for measure, *row in worst[fields].itertuples(index=False, name=None):
+            found.setdefault(str(measure), []).append(WorstEnvironment(*row))
+    return found
+
+
 class _Numbers:
     """Cells of one score by measure, target, part and statistic."""
 
     def __init__(self, frame: pd.DataFrame, *, resampled: bool) -> None:
         self.frame = frame
         self.resampled = resampled
-        self.rows: dict[tuple[str, str, str, str], dict[str, Any]] = {
-            (row["measure"], row["target"], row["part"], row["statistic"]): row
-            for row in frame.to_dict("records")
-        }
+        self.rows: dict[tuple[str, str, str, str], ScoreNumber] = {}
+        fields = ["measure", *ScoreNumber._fields]
+        for measure, *row in frame[fields].itertuples(index=False, name=None):
+            number = ScoreNumber(*row)
+            self.rows[measure, number.target, number.part, number.statistic] = number
         self.measures = list(dict.fromkeys(frame["measure"]))
         self.targets = list(dict.fromkeys(frame["target"]))
         self.parts = list(dict.fromkeys(frame["part"]))
 
-    def row(self, measure: str, part: str, statistic: str, target: str = "") -> dict[str, Any]:
-        return self.rows.get((measure, target or self.targets[0], part, statistic), {})
+    def row(self, measure: str, part: str, statistic: str, target: str = "") -> ScoreNumber:
+        """One number; where there is none, one that is not a number."""
+        target = target or self.targets[0]
+        found = self.rows.get((measure, target, part, statistic))
+        return found or ScoreNumber("", target, part, statistic, np.nan, np.nan, np.nan, 0, 0, 0, 0, 0, "")
 
     def value(self, measure: str, part: str, statistic: str, target: str = "") -> float:
-        return float(self.row(measure, part, statistic, target).get("value", np.nan))
+        return _float(self.row(measure, part, statistic, target).value)
 
     def text(self, measure: str, part: str, statistic: str, target: str = "", digits: int = 3) -> str:
         """`0.671 [0.575, 1.000]`; a dash where there is no number."""
         row = self.row(measure, part, statistic, target)
-        value, low, high = (float(row.get(k, np.nan)) for k in ("value", "low", "high"))
+        value, low, high = map(_float, (row.value, row.low, row.high))
         if np.isnan(value):
             return "–"
         ends = "" if np.isnan(low) else f" [{_number(low, digits)}, {_number(high, digits)}]"
@@ -108,6 +123,10 @@ class _Numbers:
         if not counts:
             return "; no intervals: resampling would take minutes" if self.resampled else ""
         return "; 95 % intervals from " + " or ".join(map(str, counts)) + " resamples"
+
+
+def _float(value: float | None) -> float:
+    return np.nan if value is None else float(value)
 
 
 def _of(scored: TableScores, score: str) -> _Numbers:
@@ -131,11 +150,10 @@ def _ordered(numbers: _Numbers, part: str, statistic: str, *, best: str, target:
 
 
 def _sign_error(scored: TableScores, numbers: _Numbers) -> ScoreTable:
-    worst = worst_environments(scored, 1)
-    where = {} if worst is None else {row["measure"]: row for row in worst.to_dict("records")}
+    where = environments_by_measure(worst_environments(scored, 1))
     rows = []
     for measure in _ordered(numbers, "all", "mean", best="low"):
-        found = where.get(measure)
+        found = next(iter(where.get(measure, ())), None)
         row = numbers.row(measure, "all", "max")
         rows.append(
             {
@@ -143,8 +161,8 @@ def _sign_error(scored: TableScores, numbers: _Numbers) -> ScoreTable:
                 "robust (max)": numbers.text(measure, "all", "max"),
                 "90th percentile": numbers.text(measure, "all", "p90"),
                 "mean": numbers.text(measure, "all", "mean"),
-                "kept": f"{row.get('count', 0)}/{row.get('available', 0)}",
-                "fails worst at": _environment(found) if found else str(row.get("note", "")),
+                "kept": f"{row.count}/{row.available}",
+                "fails worst at": _environment(found) if found else row.note,
             }
         )
     family = "" if scored.options.family == "strict" else ", pooled family"
@@ -159,9 +177,9 @@ def _sign_error(scored: TableScores, numbers: _Numbers) -> ScoreTable:
     )
 
 
-def _environment(row: dict[str, Any]) -> str:
-    fixed = f"; {row['fixed']}" if row["fixed"] else ""
-    return f"{row['hyperparameter']} {row['low_value']} → {row['high_value']}{fixed}"
+def _environment(one: WorstEnvironment) -> str:
+    fixed = f"; {one.fixed}" if one.fixed else ""
+    return f"{one.hyperparameter} {one.low_value} → {one.high_value}{fixed}"
 
 
 def _affine_oracle(scored: TableScores, numbers: _Numbers) -> ScoreTable:
@@ -222,7 +240,7 @@ def _independence(scored: TableScores, numbers: _Numbers) -> ScoreTable:
                 "measure": measure,
                 "K": numbers.text(measure, "all", "K"),
                 "direction (τ)": f"{numbers.value(measure, 'all', 'tau'):+.3f}",
-                "": str(numbers.row(measure, "all", "K").get("note", "")),
+                "": numbers.row(measure, "all", "K").note,
             }
         )
     return ScoreTable(
@@ -239,7 +257,7 @@ def _pgdl(scored: TableScores, numbers: _Numbers) -> ScoreTable:
         {
             "measure": measure,
             "PGDL score": numbers.text(measure, "all", "pgdl", digits=2),
-            "": str(numbers.row(measure, "all", "pgdl").get("note", "")),
+            "": numbers.row(measure, "all", "pgdl").note,
         }
         for measure in _ordered(numbers, "all", "pgdl", best="high")
     ]
@@ -254,7 +272,7 @@ def _pgdl(scored: TableScores, numbers: _Numbers) -> ScoreTable:
 
 def _cms(scored: TableScores, numbers: _Numbers) -> ScoreTable:
     deltas = [part for part in numbers.parts if "," not in part]
-    groups = {int(numbers.row(m, d, "CMS").get("available", 0)) for m in numbers.measures for d in deltas}
+    groups = {numbers.row(m, d, "CMS").available for m in numbers.measures for d in deltas}
     rows = []
     for measure in _ordered(numbers, deltas[0], "CMS", best="low"):
         row = {"measure": measure}
@@ -262,7 +280,7 @@ def _cms(scored: TableScores, numbers: _Numbers) -> ScoreTable:
             size = delta.removeprefix("delta=")
             row[f"CMS {size}"] = numbers.text(measure, delta, "CMS")
             row[f"eCMS {size}"] = numbers.text(measure, delta, "eCMS")
-        row[""] = str(numbers.row(measure, deltas[0], "CMS").get("note", ""))
+        row[""] = numbers.row(measure, deltas[0], "CMS").note
         rows.append(row)
     columns = [column for column in rows[0] if column or any(row[""] for row in rows)]
     return ScoreTable(

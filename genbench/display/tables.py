@@ -6,11 +6,13 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
-__all__ = ["Table", "fitting_columns", "print_json", "print_table", "show"]
+__all__ = ["Shown", "Table", "fitting_columns", "print_json", "print_table", "show"]
+
+Shown = str | int | float | None
+"""What stands in a row below the name of a column."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,7 @@ class Table:
     """Rows by column name, for whoever shows them."""
 
     columns: Sequence[str]
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Shown]]
     title: str = ""
     right: Sequence[str] = ()
     """Columns of numbers."""
@@ -34,12 +36,20 @@ def show(parts: Iterable[Table | str]) -> None:
 
 
 def print_json(document: object) -> None:
-    """Print a JSON document; values that JSON does not know become text."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+    """Print a JSON document: a struct, or what holds some; values that JSON does not know become text."""
+    from msgspec import Struct, to_builtins
+
+    def number(value: object) -> object:
+        return float(value) if isinstance(value, float) else str(value)
+
+    def plain(value: object) -> object:
+        return to_builtins(value, enc_hook=number) if isinstance(value, Struct) else str(value)
+
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, default=plain))
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, title: str = "", right: Sequence[str] = ()
+    columns: Sequence[str], rows: Iterable[Mapping[str, Shown]], *, title: str = "", right: Sequence[str] = ()
 ) -> None:
     """A rich table on a terminal, tab-separated lines elsewhere."""
     if not sys.stdout.isatty():
@@ -75,11 +85,11 @@ _STYLES = {
 }  # fmt: skip
 
 
-def _style(row: Mapping[str, Any], column: str) -> str:
+def _style(row: Mapping[str, Shown], column: str) -> str:
     return _STYLES.get(str(row.get(column)), "red") if column == "status" else ""
 
 
-def fitting_columns(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> list[str]:
+def fitting_columns(columns: Sequence[str], rows: Sequence[Mapping[str, Shown]]) -> list[str]:
     """The first columns that a terminal has room for without breaking lines; all of them elsewhere."""
     from shutil import get_terminal_size
 

@@ -27,11 +27,21 @@ def template_environment(package: str, kinds: Mapping[str, str]) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.policies["json.dumps_function"] = _dumps
     # Curves and maps keep their order.
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
     environment.filters["seconds"] = _shown_seconds
     environment.filters["short"] = _shown_number
     return environment
+
+
+def _dumps(value: object, **options: bool | tuple[str, str]) -> str:
+    """JSON of what figures draw: structs, and values that JSON knows."""
+    import json
+
+    from msgspec import to_builtins
+
+    return json.dumps(value, default=to_builtins, **options)  # type: ignore[arg-type]
 
 
 def _shown_seconds(value: float) -> str:

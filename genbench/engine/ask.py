@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TypeVar
+
+import msgspec
 
 __all__ = ["ProcessEnded", "answers_of"]
+
+
+Answer = TypeVar("Answer")
 
 
 class ProcessEnded(Exception):
@@ -20,8 +24,8 @@ class ProcessEnded(Exception):
         self.code = code
 
 
-def answers_of(module: str, request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What `python -m module PID`, with this process's PID, answers to `request`.
+def answers_of(module: str, form: type[Answer], request: msgspec.Struct | None = None) -> Iterator[Answer]:
+    """What `python -m module PID`, with this process's PID, answers to `request`; each is a `form`.
 
     It has one thread, and must die with this process (`guard.die_with_parent`).
 
@@ -35,14 +39,13 @@ def answers_of(module: str, request: Mapping[str, Any]) -> Iterator[dict[str, An
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-        text=True,
     )
     assert process.stdin is not None
     assert process.stdout is not None
     with process:
-        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.write(msgspec.json.encode(request) + b"\n")
         process.stdin.close()
         for line in process.stdout:
-            yield json.loads(line)
+            yield msgspec.json.decode(line, type=form)
     if process.returncode:
         raise ProcessEnded(process.returncode)

@@ -11,7 +11,8 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from genbench.engine.compute import Compute, current
-from genbench.keys import cell_key
+from genbench.keys import Inputs, cell_key
+from genbench.plugin.contract import Detail
 
 __all__ = [
     "KEPT",
@@ -21,10 +22,21 @@ __all__ = [
     "Limits",
     "NetworkCells",
     "Outcome",
+    "Result",
+    "Setting",
     "Status",
     "Step",
+    "Told",
     "make_cell",
 ]
+
+Setting = bool | int | float | str
+"""A value of a hyperparameter, or of another thing that tells networks apart."""
+Result = Mapping[str, Any]
+"""The small JSON values that a cell gives and a store keeps; a step says of which type its own are, and
+`genbench.engine.steps.read_result` gives them back as that."""
+Told = Mapping[str, Any]
+"""JSON values that tell a worker where to find code and files, of a type that whoever reads them knows."""
 
 
 class Status(StrEnum):
@@ -74,14 +86,13 @@ class Cell:
     step: Step
     label: str
     """What a person reads: "train depth=2 width=8"."""
-    inputs: Mapping[str, Any]
-    """JSON values; the key is a hash of them."""
+    inputs: Inputs
     parents: Mapping[str, str] = field(default_factory=dict)
     """Name to key of the cells whose results this one reads."""
-    about: Mapping[str, Any] = field(default_factory=dict)
-    """JSON values for people and queries that do not determine the result; no part of the key."""
-    how: Mapping[str, Any] = field(default_factory=dict)
-    """JSON values that tell a worker where to find code; neither hashed nor stored."""
+    about: Mapping[str, str | bool] = field(default_factory=dict)
+    """For people and queries: what does not determine the result; no part of the key."""
+    how: Told = field(default_factory=dict)
+    """Neither hashed nor stored."""
     group: str = ""
     """Cells of one group share a loaded subject; a worker stays with a group while it can."""
     together: str = ""
@@ -113,13 +124,13 @@ class NetworkCells:
     """One network of a suite: how it is made and, where that is a cell of its own, how its truth is found."""
 
     label: str
-    hyperparameters: Mapping[str, Any]
+    hyperparameters: Mapping[str, Setting]
     network: Cell
     """The cell that holds it, alone or with others."""
     truth: Cell | None = None
     identity: str = ""
     """What stands for the network in keys and seeds, where its cell holds others too."""
-    place: Mapping[str, Any] = field(default_factory=dict)
+    place: Mapping[str, Setting] = field(default_factory=dict)
     """Told to the loader beside the folders: which of the cell's networks it is."""
 
     @property
@@ -131,7 +142,7 @@ class NetworkCells:
 def make_cell(
     step: Step,
     label: str,
-    inputs: Mapping[str, Any] | Struct,
+    inputs: Inputs | Struct,
     parents: Mapping[str, Cell | str] | None = None,
     **more: Any,
 ) -> Cell:
@@ -184,8 +195,8 @@ class Outcome:
     status: Status
     reason: str = ""
     """One line that says why, for everything but ok."""
-    result: Mapping[str, Any] = field(default_factory=dict)
-    """Small JSON values; large ones are files in the cell's folder."""
+    result: Result = field(default_factory=dict)
+    """Large values are files in the cell's folder."""
     cost: Cost = Cost()
     output: str = ""
     """The tail of what it printed."""
@@ -199,6 +210,6 @@ class Outcome:
         return None if value is None else float(value)
 
     @property
-    def detail(self) -> dict[str, Any]:
+    def detail(self) -> Detail:
         """What a measure said beside its number: standard error, samples, layers."""
         return dict(self.result.get("detail", {}))

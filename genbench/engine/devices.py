@@ -55,12 +55,12 @@ class Devices(msgspec.Struct, frozen=True):
 def find_devices() -> Devices:
     """All devices of this machine."""
     try:
-        (answer,) = answers_of("genbench.engine.devices", {})
+        (devices,) = answers_of("genbench.engine.devices", Devices)
     except ProcessEnded as end:
         raise UserError(
             f"torch cannot say which devices there are: {end}; `genbench doctor` looks for the cause"
         ) from end
-    return msgspec.convert(answer, Devices)
+    return devices
 
 
 def choose_device(name: str, devices: Devices | None = None) -> Device:

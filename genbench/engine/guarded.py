@@ -10,14 +10,14 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
 import msgspec
 
-from genbench.engine.cells import Limits, Status
+from genbench.engine.cells import Limits, Result, Status
 from genbench.engine.compute import begin, device_name
 from genbench.engine.messages import Begun, Done, Found, line, parse
 from genbench.engine.value import InvalidResult
@@ -28,7 +28,7 @@ __all__ = ["Ask", "Work", "cut_off", "die_with_parent", "flush", "limit_memory",
 
 Ask = Callable[[PartRequest], PartReply]
 """In the child: send a request to the parent, wait for its answer."""
-Work = Callable[[Ask], Mapping[str, Any] | Found]
+Work = Callable[[Ask], Result | Found]
 """What a child does: JSON values come of it."""
 
 

@@ -5,11 +5,13 @@ Free of torch: the command line speaks it too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from genbench.engine.cells import Limits, Outcome, Status
+from genbench.engine.cells import Limits, Outcome, Result, Setting, Status, Told
+from genbench.keys import Inputs
 from genbench.plugin.registry import Source
 
 __all__ = [
@@ -53,9 +55,9 @@ class Task(msgspec.Struct, frozen=True):
     key: str
     step: str
     """Function of the cell's step; that of a reading is empty."""
-    inputs: dict[str, Any]
-    about: dict[str, Any]
-    how: dict[str, Any]
+    inputs: Inputs
+    about: Mapping[str, str | bool]
+    how: Told
     parents: dict[str, str]
     """Name to folder of what the cell reads."""
     out: str
@@ -85,7 +87,7 @@ class ReadingPlace(msgspec.Struct, frozen=True):
     part_seed: int
     loader: str = ""
     """ "module:function" that gives the network; none for one that the worker holds from its start."""
-    options: dict[str, Any] = {}
+    options: Mapping[str, Setting] = {}
     """For the loader, beside the folders: the place of a network in its stack, say."""
 
 
@@ -158,7 +160,7 @@ class NetworkPlace(msgspec.Struct, frozen=True):
     loader: str = ""
     name: str = ""
     folders: dict[str, str] = {}
-    options: dict[str, Any] = {}
+    options: Mapping[str, Setting] = {}
     builder: Builder | None = None
     """Gives the one in memory again."""
 
@@ -188,7 +190,7 @@ class Begun(msgspec.Struct, frozen=True, tag="begun"):
 class Found(msgspec.Struct, frozen=True):
     """What a piece of work may return to say what it took; without it, the clock of the watch counts."""
 
-    result: dict[str, Any]
+    result: Result
     seconds: float
     shared_seconds: float
 
@@ -199,7 +201,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     piece: int
     status: Status
     reason: str = ""
-    result: dict[str, Any] = {}
+    result: Result = {}
     peak_bytes: int = 0
     seconds: float | None = None
     shared_seconds: float = 0.0

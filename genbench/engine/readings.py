@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from genbench.engine.cells import Cell, Outcome, Step
 from genbench.engine.store import Store, disk_full
@@ -138,7 +137,7 @@ def _event(cell: Cell, event: str, seconds: float) -> tuple[object, ...]:
     return (time.time(), cell.key, cell.step.name, event, seconds)
 
 
-def _row(key: str, about: Mapping[str, Any], outcome: Outcome) -> tuple[object, ...]:
+def _row(key: str, about: Mapping[str, str | bool], outcome: Outcome) -> tuple[object, ...]:
     cost = outcome.cost
     return (
         key,

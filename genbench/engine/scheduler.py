@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 from genbench.engine.cells import KEPT, Assignment, Cell, Outcome, Status
 from genbench.engine.local import Slot
 from genbench.engine.readings import READING, ReadingTable
-from genbench.engine.store import Damage, Store, disk_full
+from genbench.engine.store import Damage, Origin, Store, disk_full
 from genbench.errors import UserError
 
 __all__ = ["CellExecutor", "Progress", "provenance", "run_cells"]
@@ -283,7 +283,7 @@ def _raise_if_fixable(outcome: Outcome, store: Store) -> None:
         raise UserError(outcome.reason.removeprefix("UserError: ").rpartition(" (")[0])
 
 
-def provenance() -> dict[str, Any]:
+def provenance() -> Origin:
     """Package versions, platform and time: what may explain a difference between two machines."""
     packages = {}
     for name in ("genbench", "torch", "numpy", "safetensors", "scikit-learn"):

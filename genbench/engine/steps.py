@@ -9,16 +9,18 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
+from genbench.engine.cells import Result
 from genbench.engine.store import read_manifest
+from genbench.keys import Inputs
 
 __all__ = ["load_named", "load_step", "read_result"]
 
-Result = TypeVar("Result")
-StepFunction = Callable[[Mapping[str, Any], Mapping[str, Path], Path], dict[str, Any]]
+Form = TypeVar("Form")
+StepFunction = Callable[[Inputs, Mapping[str, Path], Path], Result]
 """(inputs, folders of the parents, folder for its files) -> small JSON result."""
 
 
-def load_step(function: str, inputs: Mapping[str, Any]) -> StepFunction:
+def load_step(function: str, inputs: Inputs) -> StepFunction:
     """The function of a step, and in this process all that it needs, so that forked children have it.
 
     A step may say what its `inputs` are, a `msgspec.Struct`, and return another. A module with steps may
@@ -32,14 +34,14 @@ def load_step(function: str, inputs: Mapping[str, Any]) -> StepFunction:
     if prepare is not None:
         prepare(given)
 
-    def run(_: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
-        result: dict[str, Any] = msgspec.to_builtins(step(given, parents, out))
+    def run(_: Inputs, parents: Mapping[str, Path], out: Path) -> Result:
+        result: Result = msgspec.to_builtins(step(given, parents, out))
         return result
 
     return run
 
 
-def read_result(folder: Path, form: type[Result]) -> Result:
+def read_result(folder: Path, form: type[Form]) -> Form:
     """The small result of a cell that lies in `folder`."""
     return msgspec.convert(read_manifest(folder)["result"], form)
 

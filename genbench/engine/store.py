@@ -25,18 +25,59 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
-from genbench.engine.cells import Cell, Cost, Outcome, Status
+from genbench.engine.cells import Cell, Cost, Outcome, Result, Status
 from genbench.errors import StoreError
-from genbench.keys import canonical_json, file_hash, text_hash
+from genbench.keys import Inputs, canonical_json, file_hash, text_hash
 
-__all__ = ["Damage", "Store", "disk_full", "read_manifest", "stored_folder", "write_atomically"]
+__all__ = [
+    "Damage",
+    "Origin",
+    "Store",
+    "StoredCell",
+    "disk_full",
+    "read_manifest",
+    "stored_folder",
+    "write_atomically",
+]
 
 FORMAT = 1
 _MARKER = "genbench-store.json"
 _MANIFEST = "manifest.json"
 _COST = "cost.json"
+
+
+class StoredCell(TypedDict):
+    """What `manifest.json` says of a finished cell."""
+
+    key: str
+    kind: str
+    """Name of its step."""
+    inputs: Inputs
+    about: Mapping[str, str | bool]
+    parents: Mapping[str, str]
+    reads: NotRequired[Mapping[str, str]]
+    status: str
+    reason: str
+    result: Result
+    files: dict[str, str]
+    """Name to sha256."""
+
+
+class Origin(TypedDict):
+    """What may explain a difference between two machines."""
+
+    packages: dict[str, str]
+    """Package to version."""
+    python: str
+    platform: str
+    machine: str
+    time: NotRequired[str]
+    """Of a run."""
+    device: NotRequired[str]
+    """Of a pack; without it, one thread of the CPU."""
+    threads: NotRequired[int]
 
 
 @dataclass(frozen=True)
@@ -168,10 +209,10 @@ class Store:
             computed=False,
         )
 
-    def manifest(self, key: str) -> dict[str, Any] | None:
+    def manifest(self, key: str) -> StoredCell | None:
         """Kind, inputs and result of a finished cell, or None if there is no sound manifest."""
         sealed = _read_sealed(self.folder(key) / _MANIFEST)
-        return sealed if isinstance(sealed, dict) else None
+        return cast(StoredCell, sealed) if isinstance(sealed, dict) else None
 
     def discard(self, key: str) -> None:
         """Forget a finished cell, so that it is made again."""
@@ -209,9 +250,7 @@ class Store:
         """Drop what a cell in flight left behind."""
         shutil.rmtree(self._run / key, ignore_errors=True)
 
-    def commit(
-        self, cell: Cell, outcome: Outcome, provenance: Mapping[str, Any], *, surely: bool = True
-    ) -> None:
+    def commit(self, cell: Cell, outcome: Outcome, provenance: Origin, *, surely: bool = True) -> None:
         """Seal the staged folder of `cell` and put it in place by one rename.
 
         Parameters
@@ -227,7 +266,7 @@ class Store:
             if surely:
                 for name in files:
                     _fsync(staged / name)
-            manifest: dict[str, Any] = {
+            manifest: StoredCell = {
                 "key": cell.key,
                 "kind": cell.step.name,
                 "inputs": dict(cell.inputs),
@@ -296,15 +335,15 @@ def _lock_file(path: Path, create: bool = True) -> int:
     return descriptor
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> StoredCell:
     """The manifest of a finished cell's folder, for steps that read their parents' results."""
     sealed = _read_sealed(folder / _MANIFEST)
     if isinstance(sealed, str):
         raise StoreError(f"{folder / _MANIFEST}: {sealed}; run the same command again to make it anew")
-    return sealed
+    return cast(StoredCell, sealed)
 
 
-def _write_sealed(path: Path, body: Mapping[str, Any], surely: bool = True) -> None:
+def _write_sealed(path: Path, body: object, surely: bool = True) -> None:
     """Write JSON with the checksum of its own body as the first line."""
     text = json.dumps(body, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False)
     path.write_text(text_hash(text) + "\n" + text + "\n", encoding="utf-8")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import Any
 
+from genbench.engine.cells import Result
 from genbench.errors import one_line
 from genbench.plugin.contract import Estimate
 
@@ -31,8 +31,8 @@ def finite_number(value: object) -> float:
     return number
 
 
-def result_record(value: object) -> dict[str, Any]:
+def result_record(value: object) -> Result:
     """What a measure returned, as JSON values: `value`, and `detail` where it gave one."""
-    record: dict[str, Any] = {"value": finite_number(value)}
+    number = finite_number(value)
     detail = value.detail() if isinstance(value, Estimate) else {}
-    return {**record, "detail": detail} if detail else record
+    return {"value": number, "detail": detail} if detail else {"value": number}

@@ -6,23 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
 from genbench import __version__
 from genbench.leaderboard.trust import Trust, read_checked, read_recomputed, trust_of
-from genbench.records.record import Record
+from genbench.records.record import Record, RecordedCost
 from genbench.records.validate import judged_records, record_files
+from genbench.scoring.board_baselines import Baseline
 from genbench.scoring.claims import Claims
-from genbench.scoring.verdicts import MeasureVerdict
+from genbench.scoring.verdicts import Answer, MeasureVerdict
 from genbench.suites.claims import find_claims
 from genbench.suites.evidence import Evidence
 from genbench.suites.evidence_packs import shipped_evidence
 from genbench.suites.pages import Pages
 from genbench.suites.result import Headline, Judged, MeasureResult, Score
 
-__all__ = ["Board", "Row", "board_document", "read_boards", "rounded_claim"]
+__all__ = ["Board", "BoardDocument", "Row", "RowDocument", "board_document", "read_boards", "rounded_answer"]
 
 _DIGITS = 6
 """Behind the point: what another machine's BLAS leaves alone."""
@@ -145,73 +146,132 @@ def _tied(own: MeasureResult, results: Sequence[MeasureResult]) -> list[str]:
     ]
 
 
-def board_document(board: Board) -> dict[str, Any]:
-    """The board as JSON values: `leaderboards/<suite>.json`."""
-    evidence = board.evidence
-    return {
-        "genbench": __version__,
-        "suite": board.name,
-        "summary": evidence.suite.summary,
-        "evidence": None if evidence.pack is None else evidence.pack.hash,
-        **({} if board.claims is None else _claims_document(board.claims)),
-        "rows": [_row_document(row, evidence) for row in board.rows],
-    }
+class PluginDocument(Struct, frozen=True):
+    """Who offers a measure."""
+
+    kind: str
+    distribution: str
+    version: str
 
 
-def _row_document(row: Row, evidence: Evidence) -> dict[str, Any]:
-    record, score = row.record, row.score
+class RowDocument(Struct, frozen=True, kw_only=True):
+    """A measure on a board as `leaderboards/<suite>.json` has it."""
+
+    measure: str
+    rank: int | None
+    tied_with: list[str]
+    same_order_as: list[str]
+    baseline: bool
+    category: str
+    summary: str
+    paper: str
+    version: str
+    plugin: PluginDocument
+    statuses: dict[str, int]
+    cost: RecordedCost
+    trust: str
+    reproduced: list[str]
+    invariance: dict[str, str]
+    record: str
+    """sha256 of the record."""
+    sign_error: dict[str, float | None] | None
+    """Headline with its intervals, networks dropped, and the numbers that tables of this suite show."""
+    verdict: list[str] | UnsetType = UNSET
+    """The questions that it passes, where the suite says what can be asked; so with `questions`."""
+    questions: dict[str, Answer] | UnsetType = UNSET
+
+
+class BoardDocument(Struct, frozen=True, kw_only=True):
+    """`leaderboards/<suite>.json`."""
+
+    genbench: str
+    suite: str
+    summary: str
+    evidence: str | None
+    """sha256 of the pack."""
+    cannot_ask: dict[str, str] | UnsetType = UNSET
+    """Where the suite says what can be asked; so with `baselines`."""
+    baselines: dict[str, Baseline] | UnsetType = UNSET
+    rows: list[RowDocument]
+
+
+def board_document(board: Board) -> BoardDocument:
+    """The board as a document."""
+    evidence, claims = board.evidence, board.claims
+    return BoardDocument(
+        genbench=__version__,
+        suite=board.name,
+        summary=evidence.suite.summary,
+        evidence=None if evidence.pack is None else evidence.pack.hash,
+        cannot_ask=UNSET if claims is None else claims.verdict.cannot_ask,
+        baselines=UNSET
+        if claims is None
+        else {name: _rounded_baseline(one) for name, one in claims.baselines.items()},
+        rows=[_row_document(row, evidence) for row in board.rows],
+    )
+
+
+def _row_document(row: Row, evidence: Evidence) -> RowDocument:
+    record, verdict = row.record, row.verdict
     about, plugin = record.measure, record.plugin
-    document: dict[str, Any] = {
-        "measure": row.name,
-        "rank": row.rank,
-        "tied_with": row.tied,
-        "same_order_as": list(row.same_order),
-        "baseline": row.baseline,
-        "category": about.category,
-        "summary": about.summary,
-        "paper": about.paper,
-        "version": about.version,
-        "plugin": {"kind": plugin.kind, "distribution": plugin.distribution, "version": plugin.version},
-        "statuses": record.statuses,
-        "cost": msgspec.to_builtins(record.cost),
-        "trust": row.trust.level,
-        "reproduced": row.trust.reproduced,
-        "invariance": row.trust.findings,
-        "record": record.sha256,
-        "sign_error": None,
+    return RowDocument(
+        measure=row.name,
+        rank=row.rank,
+        tied_with=row.tied,
+        same_order_as=list(row.same_order),
+        baseline=row.baseline,
+        category=about.category,
+        summary=about.summary,
+        paper=about.paper,
+        version=about.version,
+        plugin=PluginDocument(plugin.kind, plugin.distribution, plugin.version),
+        statuses=record.statuses,
+        cost=record.cost,
+        trust=row.trust.level,
+        reproduced=row.trust.reproduced,
+        invariance=row.trust.findings,
+        record=record.sha256,
+        sign_error=_sign_error(row, evidence),
+        verdict=UNSET if verdict is None else verdict.verdict,
+        questions=UNSET
+        if verdict is None
+        else {question: rounded_answer(answer) for question, answer in verdict.questions.items()},
+    )
+
+
+def _sign_error(row: Row, evidence: Evidence) -> dict[str, float | None] | None:
+    score, headline = row.score, row.headline
+    if score is None or headline is None:
+        return None
+    return {
+        "value": _rounded(headline.value),
+        "low": _rounded_claim(headline.low),
+        "high": _rounded_claim(headline.high),
+        "image_low": _rounded(score.low),
+        "image_high": _rounded(score.high),
+        "dropped": score.dropped,
+        **{column.label: _rounded(column.number(score)) for column in evidence.columns},
     }
-    if row.verdict is not None:
-        document["verdict"] = row.verdict.verdict
-        document["questions"] = {
-            question: {key: rounded_claim(number) for key, number in vars(answer).items()}
-            for question, answer in row.verdict.questions.items()
-        }
-    if score is not None and row.headline is not None:
-        document["sign_error"] = {
-            "value": _rounded(row.headline.value),
-            "low": rounded_claim(row.headline.low),
-            "high": rounded_claim(row.headline.high),
-            "image_low": _rounded(score.low),
-            "image_high": _rounded(score.high),
-            "dropped": score.dropped,
-            **{column.label: _rounded(column.number(score)) for column in evidence.columns},
-        }
-    return document
 
 
-def _claims_document(claims: Claims) -> dict[str, Any]:
-    found = claims.record()
-    for one in found["baselines"].values():
-        for key in ("sign_error", "low", "high"):
-            one[key] = rounded_claim(one[key])
-        if "band" in one:
-            one["band"] = [rounded_claim(end) for end in one["band"]]
-    return found
+def _rounded_baseline(one: Baseline) -> Baseline:
+    return msgspec.structs.replace(
+        one,
+        sign_error=_rounded_claim(one.sign_error),
+        low=_rounded_claim(one.low),
+        high=_rounded_claim(one.high),
+        band=None if one.band is None else list(map(_rounded_claim, one.band)),
+    )
 
 
-def rounded_claim(value: float | None) -> float | None:
+def rounded_answer(answer: Answer) -> Answer:
+    """As a board publishes it."""
+    return Answer(*(None if number is None else _rounded_claim(number) for number in vars(answer).values()))
+
+
+def _rounded_claim(value: float) -> float:
     """To four digits, of sign-errors, intervals and p: sums depend on how many threads ran."""
-    return None if value is None else float(f"{value:.4g}")
+    return float(f"{value:.4g}")
 
 
 def _rounded(value: float | None) -> float | None:

@@ -7,11 +7,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from msgspec import to_builtins
 
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
-from genbench.leaderboard.board import Board, board_document, read_boards, rounded_claim
+from genbench.leaderboard.board import Board, board_document, read_boards, rounded_answer
 from genbench.leaderboard.markdown import markdown
 from genbench.leaderboard.site import site_files
 from genbench.records.references import reference_text
@@ -50,7 +51,9 @@ def _read(folders: Folders) -> list[Board]:
 def _board_files(boards: Sequence[Board]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for board in boards:
-        document = json.dumps(board_document(board), indent=1, sort_keys=True, ensure_ascii=False)
+        document = json.dumps(
+            to_builtins(board_document(board)), indent=1, sort_keys=True, ensure_ascii=False
+        )
         files[f"{board.name}.json"] = (document + "\n").encode()
         files[f"{board.name}.md"] = markdown(board).encode()
         files |= {f"{board.name}.{end}": text.encode() for end, text in board.pages.board_files().items()}
@@ -138,13 +141,13 @@ def _references(boards: Sequence[Board], folders: Folders) -> dict[Path, str]:
     return texts
 
 
-def _answers(board: Board) -> dict[str, dict[str, Any]]:
+def _answers(board: Board) -> dict[str, dict[str, dict[str, float | None]]]:
     """Measure to question to numbers, but for those that depend on who stands beside it."""
     if board.claims is None:
         return {}
     return {
         name: {
-            question: {key: rounded_claim(number) for key, number in vars(answer).items() if key != "p_holm"}
+            question: {key: number for key, number in vars(rounded_answer(answer)).items() if key != "p_holm"}
             for question, answer in one.questions.items()
             if answer.value is not None
         }

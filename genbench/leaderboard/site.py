@@ -7,11 +7,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from genbench import __version__
 from genbench.display.papers import paper_of
 from genbench.display.question_marks import marks_of, question_titles
 from genbench.display.templates import template_environment
 from genbench.leaderboard.board import Board, Row
+from genbench.leaderboard.site_pages import (
+    ComparedMeasure,
+    ComparedRow,
+    Comparison,
+    CostDrawing,
+    CostPoint,
+    InvarianceMark,
+    MatrixRow,
+    MeasurePage,
+    SiteBoard,
+    SiteRow,
+)
 from genbench.plugin.registry import BUILT_IN
 from genbench.records.record import About, Record
 from genbench.scoring.claims import Claims
@@ -19,8 +33,6 @@ from genbench.scoring.claims import Claims
 __all__ = ["site_files"]
 
 _ASSETS = Path(__file__).parent / "assets"
-_BEST = 10
-"""Measures of a board that the front page shows, besides the baselines."""
 _INVARIANCES = {
     "hidden units permuted": "P",
     "consecutive layers rescaled": "R",
@@ -51,14 +63,15 @@ def site_files(boards: Sequence[Board]) -> dict[str, bytes]:
         pages = board.pages
         files |= {f"{board.name}/{name}": shared for name, shared in pages.site_files().items()}
         files[f"{board.name}/index.html"] = page(
-            pages.board_template, "..", board=content, **pages.board_page()
+            pages.board_template, "..", board=content, **structs.asdict(pages.board_page())
         )
         files[f"{board.name}/evidence.html"] = page(
-            pages.evidence_template, "..", board=content, **pages.evidence_page()
+            pages.evidence_template, "..", board=content, **structs.asdict(pages.evidence_page())
         )
-        for row, shown in zip(board.rows, content["rows"], strict=True):
+        for row, shown in zip(board.rows, content.rows, strict=True):
             elsewhere = [other.name for other in boards if other is not board and row.name in other.names]
-            own = {**_measure(board, row), **pages.measure_page(row.result), "elsewhere": elsewhere}
+            common = _measure(board, row, elsewhere)
+            own = {**structs.asdict(common), **structs.asdict(pages.measure_page(row.result))}
             files[f"{board.name}/measures/{row.name}.html"] = page(
                 pages.measure_template, "../..", board=content, row=shown, **own
             )
@@ -68,27 +81,25 @@ def site_files(boards: Sequence[Board]) -> dict[str, bytes]:
 # -- the board ---------------------------------------------------------------------------------------
 
 
-def _board(board: Board) -> dict[str, Any]:
+def _board(board: Board) -> SiteBoard:
     evidence = board.evidence
     rows = [_row(board, row) for row in board.rows]
-    scored = [row for row in rows if row["score"]]
-    invariance = any(row["invariance"] for row in rows)
-    return {
-        "name": board.name,
-        "summary": evidence.suite.summary,
-        "meaning": evidence.meaning,
-        "networks": len(evidence.networks),
-        "rows": rows,
-        "best": [row for i, row in enumerate(scored) if i < _BEST or row["baseline"]],
-        "columns": evidence.columns,
-        "categories": sorted({row["category"] for row in rows}),
-        "invariance": invariance,
-        "legend": _legend(board, invariance),
-        "band": None if board.claims is None else board.claims.band,
-        "questions": [] if board.claims is None else question_titles(board.claims),
-        "baselines": {} if board.claims is None else board.claims.baselines,
-        "downloads": sorted(["json", "md", *board.pages.board_files()]),
-    }
+    invariance = any(row.invariance for row in rows)
+    return SiteBoard(
+        name=board.name,
+        summary=evidence.suite.summary,
+        meaning=evidence.meaning,
+        networks=len(evidence.networks),
+        rows=rows,
+        columns=evidence.columns,
+        categories=sorted({row.category for row in rows}),
+        invariance=invariance,
+        legend=_legend(board, invariance),
+        band=None if board.claims is None else board.claims.band,
+        questions=[] if board.claims is None else question_titles(board.claims),
+        baselines={} if board.claims is None else board.claims.baselines,
+        downloads=sorted(["json", "md", *board.pages.board_files()]),
+    )
 
 
 def _passes(claims: Claims) -> str:
@@ -96,92 +107,91 @@ def _passes(claims: Claims) -> str:
     return f"At 5 % after Holm over all measures, in this order, none after one that was failed. {asked}"
 
 
-def _matrix(contents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _matrix(contents: Sequence[SiteBoard]) -> list[MatrixRow]:
     """Every measure with its row on each board, those that pass most questions first."""
-    names = sorted({row["name"] for content in contents for row in content["rows"]})
-    places = [{row["name"]: row for row in content["rows"]} for content in contents]
+    names = sorted({row.name for content in contents for row in content.rows})
+    places = [{row.name: row for row in content.rows} for content in contents]
     found = []
     for name in names:
         rows = [place.get(name) for place in places]
         known = [row for row in rows if row is not None]
-        values = [row["headline"].value for row in known if row["headline"]]
+        values = [row.headline.value for row in known if row.headline]
         found.append(
-            {
-                "name": name,
-                "summary": known[0]["summary"],
-                "category": known[0]["category"],
-                "baseline": known[0]["baseline"],
-                "rows": rows,
-                "passed": sum(row["passed"] for row in known),
-                "mean": sum(values) / len(values) if values else 1.0,
-            }
+            MatrixRow(
+                name=name,
+                summary=known[0].summary,
+                category=known[0].category,
+                baseline=known[0].baseline,
+                rows=rows,
+                passed=sum(row.passed for row in known),
+                mean=sum(values) / len(values) if values else 1.0,
+            )
         )
-    return sorted(found, key=lambda one: (-one["passed"], one["mean"], one["name"]))
+    return sorted(found, key=lambda one: (-one.passed, one.mean, one.name))
 
 
-def _costs(contents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _costs(contents: Sequence[SiteBoard]) -> list[CostDrawing]:
     """Of each board: seconds a network and sign-error of every measure, as places in a drawing."""
     drawings = []
     for content in contents:
         points = [
-            (row, max(row["seconds"] / max(row["valued"], 1), 1e-4))
-            for row in content["rows"]
-            if row["headline"] is not None and row["seconds"] > 0
+            (row, row.headline.value, max(row.seconds / max(row.valued, 1), 1e-4))
+            for row in content.rows
+            if row.headline is not None and row.seconds > 0
         ]
         if not points:
             continue
-        low = math.floor(math.log10(min(seconds for _, seconds in points)))
-        high = max(low + 1, math.ceil(math.log10(max(seconds for _, seconds in points))))
+        low = math.floor(math.log10(min(seconds for *_, seconds in points)))
+        high = max(low + 1, math.ceil(math.log10(max(seconds for *_, seconds in points))))
         drawings.append(
-            {
-                "name": content["name"],
-                "band": content["band"],
-                "ticks": [
+            CostDrawing(
+                name=content.name,
+                band=content.band,
+                ticks=[
                     ((place - low) / (high - low), f"{10.0**place:g} s") for place in range(low, high + 1)
                 ],
-                "points": [
-                    {
-                        "name": row["name"],
-                        "x": (math.log10(seconds) - low) / (high - low),
-                        "y": row["headline"].value,
-                        "passed": row["passed"],
-                        "seconds": seconds,
-                    }
-                    for row, seconds in points
+                points=[
+                    CostPoint(
+                        name=row.name,
+                        x=(math.log10(seconds) - low) / (high - low),
+                        y=value,
+                        passed=row.passed,
+                        seconds=seconds,
+                    )
+                    for row, value, seconds in points
                 ],
-            }
+            )
         )
     return drawings
 
 
-def _compared(boards: Sequence[Board], matrix: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _compared(boards: Sequence[Board], matrix: Sequence[MatrixRow]) -> Comparison:
     """What the page that compares measures knows: marks, and which of two is surely better."""
-    return {
-        "suites": [board.name for board in boards],
-        "measures": {
-            one["name"]: {
-                "summary": one["summary"],
-                "family": one["category"],
-                "suites": [
-                    None
-                    if row is None
-                    else {
-                        "rank": row["rank"],
-                        "value": row["headline"] and round(row["headline"].value, 3),
-                        "low": row["headline"] and round(row["headline"].low, 3),
-                        "high": row["headline"] and round(row["headline"].high, 3),
-                        "marks": [mark.text for mark in row["marks"]],
-                        "seconds": float(f"{row['seconds']:.3g}"),
-                        "trust": row["trust"],
-                    }
-                    for row in one["rows"]
-                ],
-            }
+    return Comparison(
+        suites=[board.name for board in boards],
+        measures={
+            one.name: ComparedMeasure(
+                summary=one.summary,
+                family=one.category,
+                suites=[None if row is None else _compared_row(row) for row in one.rows],
+            )
             for one in matrix
         },
-        # Of each board: measure to a digit for every measure of `measures`, 1 where the two are told apart.
-        "apart": [_apart(board, [one["name"] for one in matrix]) for board in boards],
-    }
+        apart=[_apart(board, [one.name for one in matrix]) for board in boards],
+    )
+
+
+def _compared_row(row: SiteRow) -> ComparedRow:
+    headline = row.headline
+    return ComparedRow(
+        rank=row.rank,
+        value=None if headline is None else round(headline.value, 3),
+        low=None if headline is None else round(headline.low, 3),
+        high=None if headline is None else round(headline.high, 3),
+        marks=[mark.text for mark in row.marks],
+        seconds=float(f"{row.seconds:.3g}"),
+        trust=row.trust,
+    )
 
 
 def _apart(board: Board, names: Sequence[str]) -> dict[str, str]:
@@ -212,45 +222,45 @@ def _legend(board: Board, invariance: bool) -> dict[str, str]:
     }
 
 
-def _row(board: Board, row: Row) -> dict[str, Any]:
+def _row(board: Board, row: Row) -> SiteRow:
     score = row.score
-    return {
-        "name": row.name,
-        "rank": row.rank,
-        "tied": row.tied,
-        "baseline": row.baseline,
-        "category": row.record.measure.category,
-        "summary": row.record.measure.summary,
-        "plugin": "" if row.record.plugin.kind == BUILT_IN else _plugin(row.record),
-        "score": score,
-        "headline": row.headline,
-        "marks": [] if row.verdict is None else marks_of(row.verdict),
-        "passed": 0 if row.verdict is None else len(row.verdict.verdict),
-        "same_order": row.same_order,
-        "numbers": {
+    return SiteRow(
+        name=row.name,
+        rank=row.rank,
+        tied=row.tied,
+        baseline=row.baseline,
+        category=row.record.measure.category,
+        summary=row.record.measure.summary,
+        plugin="" if row.record.plugin.kind == BUILT_IN else _plugin(row.record),
+        score=score,
+        headline=row.headline,
+        marks=[] if row.verdict is None else marks_of(row.verdict),
+        passed=0 if row.verdict is None else len(row.verdict.verdict),
+        same_order=row.same_order,
+        numbers={
             column.label: None if score is None else column.number(score) for column in board.evidence.columns
         },
-        "statuses": sorted(row.record.statuses.items(), key=lambda item: (-item[1], item[0])),
-        "valued": row.record.statuses.get("ok", 0),
-        "problem": not row.record.statuses.keys() <= {"ok", "not_applicable"},
-        "seconds": row.seconds,
-        "trust": row.trust.level,
-        "reproduced": row.trust.reproduced,
-        "invariance": _marks(row.trust.findings, drawn=row.record.measure.randomness == "seeded"),
-    }
+        statuses=sorted(row.record.statuses.items(), key=lambda item: (-item[1], item[0])),
+        valued=row.record.statuses.get("ok", 0),
+        problem=not row.record.statuses.keys() <= {"ok", "not_applicable"},
+        seconds=row.seconds,
+        trust=row.trust.level,
+        reproduced=row.trust.reproduced,
+        invariance=_marks(row.trust.findings, drawn=row.record.measure.randomness == "seeded"),
+    )
 
 
-def _marks(findings: Mapping[str, str], *, drawn: bool) -> list[dict[str, Any]]:
+def _marks(findings: Mapping[str, str], *, drawn: bool) -> list[InvarianceMark]:
     """What the conformance kit found; of a measure that draws random numbers, a change may be chance."""
     changes = ("~", "changes, perhaps by chance") if drawn else ("✗", "changes")
     return [
-        {
-            "letter": letter,
-            "name": name,
-            "unchanged": findings[name] == "unchanged",
-            "mark": "✓" if findings[name] == "unchanged" else changes[0],
-            "said": "unchanged" if findings[name] == "unchanged" else changes[1],
-        }
+        InvarianceMark(
+            letter=letter,
+            name=name,
+            unchanged=findings[name] == "unchanged",
+            mark="✓" if findings[name] == "unchanged" else changes[0],
+            said="unchanged" if findings[name] == "unchanged" else changes[1],
+        )
         for start, letter in _INVARIANCES.items()
         for name in findings
         if name.startswith(start)
@@ -265,18 +275,19 @@ def _plugin(record: Record) -> str:
 # -- one measure -------------------------------------------------------------------------------------
 
 
-def _measure(board: Board, row: Row) -> dict[str, Any]:
+def _measure(board: Board, row: Row, elsewhere: list[str]) -> MeasurePage:
     record = row.record
     paper, place = paper_of(record.measure.paper)
-    return {
-        "about": record.measure,
-        "formula": _paragraphs(record.measure),
-        "paper": paper,
-        "place": place,
-        "provenance": _provenance(record),
-        "command": record.provenance.command,
-        "reproduce": f"genbench reproduce leaderboards/{board.name}.json#{row.name}",
-    }
+    return MeasurePage(
+        about=record.measure,
+        formula=_paragraphs(record.measure),
+        paper=paper,
+        place=place,
+        provenance=_provenance(record),
+        command=record.provenance.command,
+        reproduce=f"genbench reproduce leaderboards/{board.name}.json#{row.name}",
+        elsewhere=elsewhere,
+    )
 
 
 def _paragraphs(about: About) -> list[tuple[str, str]]:

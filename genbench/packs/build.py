@@ -5,21 +5,31 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from genbench.engine.store import read_manifest, write_atomically
+from genbench.engine.store import Origin, read_manifest, write_atomically
 from genbench.errors import UserError
-from genbench.keys import file_hash
+from genbench.keys import Inputs, file_hash
 from genbench.packs.manifest import FORMAT, Packed, PackedFile
 from genbench.packs.pack import MANIFEST
 
-__all__ = ["Comparison", "Draft", "new_pack", "packed"]
+__all__ = ["Comparison", "Draft", "PackHead", "new_pack", "packed"]
+
+PackPart = str | msgspec.Struct | Mapping[str, msgspec.Struct] | Sequence[msgspec.Struct]
+
+
+class PackHead(msgspec.Struct, frozen=True):
+    """What the manifest of every pack says of its suite; `evidence` is the suite's content."""
+
+    suite: str
+    version: int
+    summary: str
+    evidence: Inputs
 
 
 @dataclass(frozen=True)
@@ -27,18 +37,13 @@ class Draft:
     """A pack in the making."""
 
     folder: Path
-    parts: dict[str, Any]
+    parts: dict[str, PackPart]
     """What the suite's kind adds to the manifest: fields of its own type."""
 
 
 @contextmanager
-def new_pack(target: Path, about: Mapping[str, Any], provenance: Mapping[str, Any]) -> Iterator[Draft]:
-    """A folder to put files into; it becomes `target`, whole, when nothing went wrong.
-
-    Parameters
-    ----------
-    about : `suite`, `version`, `summary` and `evidence`, the content of the suite.
-    """
+def new_pack(target: Path, head: PackHead, provenance: Origin) -> Iterator[Draft]:
+    """A folder to put files into; it becomes `target`, whole, when nothing went wrong."""
     if target.exists() and any(target.iterdir()) and not (target / MANIFEST).is_file():
         raise UserError(f"{target} is neither empty nor an evidence pack; choose a new folder with --to")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +52,7 @@ def new_pack(target: Path, about: Mapping[str, Any], provenance: Mapping[str, An
         draft = Draft(staged, {})
         yield draft
         parts = msgspec.to_builtins(draft.parts)
-        manifest = {"format": FORMAT, **about, **parts, "built": dict(provenance)}
+        manifest = {"format": FORMAT, **msgspec.to_builtins(head), **parts, "built": dict(provenance)}
         write_atomically(staged / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
         staged.chmod(0o755)
         if target.exists():

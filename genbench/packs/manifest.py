@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
+
+from genbench.engine.cells import Result
+from genbench.keys import Inputs
 
 __all__ = ["FORMAT", "Manifest", "Packed", "PackedFile", "SharedRows"]
 
@@ -34,10 +35,9 @@ class Packed(Struct, frozen=True):
 
     files: dict[str, PackedFile]
     """By the name that the cell gives them."""
-    result: dict[str, Any]
-    """The cell's small result."""
+    result: Result
 
-    def inputs(self) -> dict[str, Any]:
+    def inputs(self) -> Inputs:
         """As the inputs of the cell that unpacks it: JSON values, which are part of its key."""
         files = {name: {"file": one.file, "sha256": one.sha256} for name, one in self.files.items()}
         return {"files": files, "result": self.result}
@@ -49,7 +49,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     format: int
     suite: str
     version: int
-    evidence: dict[str, Any]
+    evidence: Inputs
     """What determined the evidence: `Suite.content` of the suite as it was."""
     data_hash: str
     """sha256 of all images."""

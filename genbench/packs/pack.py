@@ -16,11 +16,11 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from genbench.engine.cells import Cell, Step, make_cell
+from genbench.engine.cells import Cell, Result, Step, make_cell
 from genbench.errors import UserError
 from genbench.keys import file_hash
 from genbench.packs.manifest import FORMAT, Manifest, Packed, PackedFile, SharedRows
@@ -128,18 +128,31 @@ def unpacked_cell(pack: Pack, name: str, entry: Packed, *, on_demand: bool = Fal
         UNPACKED,
         f"{name} from the evidence pack",
         {"step": _VERSION, **entry.inputs()},
-        how={"pack": str(pack.folder), "shared": msgspec.to_builtins(shared)},
+        how=msgspec.to_builtins(UnpackHow(str(pack.folder), shared)),
         on_demand=on_demand,
     )
 
 
-def unpack(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+class UnpackHow(msgspec.Struct, frozen=True):
+    """Where a pack lies, and which of its files are made of rows of others."""
+
+    pack: str
+    shared: dict[str, SharedRows]
+
+
+class UnpackInputs(msgspec.Struct, frozen=True):
+    """A finished cell in a pack."""
+
+    step: int
+    files: dict[str, PackedFile]
+    result: Result
+    how: UnpackHow
+
+
+def unpack(inputs: UnpackInputs, parents: Mapping[str, Path], out: Path) -> Result:
     """Files out of an evidence pack, each checked against the hash that is part of this cell's key."""
-    files = msgspec.convert(inputs["files"], dict[str, PackedFile])
-    shared = msgspec.convert(inputs["how"]["shared"], dict[str, SharedRows])
-    copy_files(Path(inputs["how"]["pack"]), files, out, shared)
-    result: dict[str, Any] = inputs["result"]
-    return result
+    copy_files(Path(inputs.how.pack), inputs.files, out, inputs.how.shared)
+    return inputs.result
 
 
 def copy_files(

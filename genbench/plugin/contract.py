@@ -9,18 +9,20 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Literal, Self, overload
 
 from genbench.errors import ContractError
 
 if TYPE_CHECKING:
     from genbench.subject import Subject
 
-__all__ = ["NEEDS", "Estimate", "Measure", "MeasureInfo", "measure"]
+__all__ = ["NEEDS", "Detail", "Estimate", "Measure", "MeasureInfo", "measure"]
 
 NEEDS = frozenset({"weights", "initial_weights", "training_data", "gradients", "trace"})
 """What a measure may declare that it needs of a subject."""
 
+Detail = Mapping[str, float | dict[str, float]]
+"""What a measure said beside its number: `standard_error`, `samples`, and `layers` by name."""
 HigherMeans = Literal["worse", "better"]
 Randomness = Literal["none", "seeded"]
 Cost = Literal["", "low", "medium", "high"]
@@ -55,9 +57,9 @@ class Estimate(float):
         self.layers = {name: float(number) for name, number in (layers or {}).items()}
         return self
 
-    def detail(self) -> dict[str, Any]:
+    def detail(self) -> Detail:
         """What is known beside the value, as JSON values; numbers that are not finite are left out."""
-        found: dict[str, Any] = {}
+        found: dict[str, float | dict[str, float]] = {}
         if self.standard_error is not None and math.isfinite(self.standard_error):
             found["standard_error"] = self.standard_error
         if self.samples is not None:

@@ -6,11 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from msgspec import Struct, convert
+
+from genbench.display.tables import Shown
+from genbench.engine.cells import Setting
 from genbench.errors import UserError
+from genbench.population.score_record import PopulationRecord
 from genbench.scoring.population import SHOWN, Column, PopulationScore, pair_scores, population_scores
-from genbench.suites.evidence import Evidence, ScoreColumn
+from genbench.suites.evidence import Evidence, Facts, PublicNetwork, ScoreColumn
 from genbench.suites.result import Judged, MeasureResult
 
 if TYPE_CHECKING:
@@ -19,32 +24,82 @@ if TYPE_CHECKING:
     from genbench.scoring.known_networks import KnownNetworks
     from genbench.scoring.network_table import NetworkTable
 
-__all__ = ["PopulationEvidence", "network_row"]
+__all__ = ["NetworkFacts", "PopulationEvidence", "PublicMember", "network_row"]
 
 _TRAINING = ("train_accuracy", "train_loss", "epochs", "parameters")
 _CALIBRATION = "heldout_ece"
 _ONE_SEED = "every network has the same seed; the scores need several"
 
 
+class NetworkFacts(Struct, frozen=True):
+    """What is known of a network beside its gaps to shifted images, which suites name; None where nothing is,
+    because nobody asked or its training failed."""
+
+    gap: float | None = None
+    heldout_ece: float | None = None
+    converged: bool = True
+    train_accuracy: float | None = None
+    train_loss: float | None = None
+    epochs: int | None = None
+    parameters: int | None = None
+    shape: dict[str, Setting] | None = None
+    """What decides its tensors."""
+    shifted_accuracy: dict[str, float] | None = None
+    """By corruption and severity."""
+    test_error: float | None = None
+    """As the table of a collection gives it."""
+    tried: int | None = None
+    """Training images of a collection that it was tried on."""
+    tried_accuracy: float | None = None
+
+    @property
+    def architecture(self) -> str:
+        """In words, without what has no weights; "" where only its size is known."""
+        shape = self.shape or {}
+        return " ".join(f"{name}={shape[name]}" for name in sorted(shape) if name != "dropout")
+
+
+class PublicMember(PublicNetwork, frozen=True, kw_only=True):
+    """A network, its settings and how its training ended."""
+
+    architecture: str | None
+    weights: int | None
+    settings: Mapping[str, Setting]
+    train_accuracy: float | None
+    train_loss: float | None
+    epochs: int | None
+    judged: bool
+
+
 @dataclass(frozen=True)
 class PopulationEvidence(Evidence):
     """One row per network: settings, seed, gaps, how its training ended."""
 
-    settings: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Mapping[str, Setting]]
     """Network to its hyperparameters, seed included; in the suite's order."""
-    found: Mapping[str, Mapping[str, Any]]
+    found: Mapping[str, Facts]
     """Network to what is known of it: training, gaps, accuracies."""
 
     @property
-    def known(self) -> Mapping[str, Mapping[str, Any]]:
+    def known(self) -> Mapping[str, Facts]:
         """Network to its training and its gaps."""
         return {name: self.found[name] for name in self.settings}
 
     @cached_property
-    def rows(self) -> dict[str, dict[str, Any]]:
+    def facts(self) -> Mapping[str, NetworkFacts]:
+        """The same as types."""
+        return {name: convert(found, NetworkFacts) for name, found in self.known.items()}
+
+    def truth_of(self, network: str) -> float | None:
+        """What measures are judged by."""
+        found: float | None = getattr(self.facts[network], self.truth)
+        return found
+
+    @cached_property
+    def rows(self) -> dict[str, dict[str, Shown]]:
         """Network to its row of the record table, without readings; in the suite's order."""
         return {
-            name: network_row(point, {**self.found[name], **self._severities(self.found[name])})
+            name: network_row(point, {**self.found[name], **self._severities(self.facts[name])})
             for name, point in self.settings.items()
             if "gap" in self.found[name]
         }
@@ -54,15 +109,17 @@ class PopulationEvidence(Evidence):
         """Of the columns of a row, the one that measures are judged by."""
         return _CALIBRATION if self.suite.content()["data"].get("truth") == "ece" else "gap"
 
-    def _severities(self, found: Mapping[str, Any]) -> dict[str, float]:
+    def _severities(self, facts: NetworkFacts) -> dict[str, float]:
         """gap_ood_severityS: training accuracy − mean accuracy over the corruptions of severity S."""
         if not self.suite.content()["data"].get("by_severity"):
             return {}
         accuracies: dict[str, list[float]] = {}
-        for name, accuracy in found["shifted_accuracy"].items():
+        assert facts.shifted_accuracy is not None
+        assert facts.train_accuracy is not None
+        for name, accuracy in facts.shifted_accuracy.items():
             accuracies.setdefault(name.rpartition(".")[2], []).append(accuracy)
         return {
-            f"gap_ood_severity{severity}": found["train_accuracy"] - fmean(values)
+            f"gap_ood_severity{severity}": facts.train_accuracy - fmean(values)
             for severity, values in sorted(accuracies.items())
         }
 
@@ -76,7 +133,7 @@ class PopulationEvidence(Evidence):
         """The scores of the papers."""
 
         def shown(column: Column) -> Callable[[PopulationScore], float | None]:
-            return lambda score: score.shown(column).get("value")
+            return lambda score: found.value if (found := score.shown(column)) else None
 
         chosen = SHOWN if self.several_seeds else ()
         return [ScoreColumn(column.label, column.about, shown(column)) for column in chosen]
@@ -109,7 +166,7 @@ class PopulationEvidence(Evidence):
             "Its 95 % interval is for another draw of combinations and seeds.",
         ]
 
-    def table(self, results: Sequence[MeasureResult]) -> list[dict[str, Any]]:
+    def table(self, results: Sequence[MeasureResult]) -> list[dict[str, Shown]]:
         """The record table: settings, gaps and the readings of `results`; empty where there is no value."""
         readings = {f"complexity.{one.name}": one.values for one in results}
         return [
@@ -155,7 +212,9 @@ class PopulationEvidence(Evidence):
 
         if not self.several_seeds:
             return None, _ONE_SEED
-        recorded = {one.name: one.recorded["scores"] for one in results if one.recorded}
+        recorded = {
+            one.name: one.recorded.scores for one in results if isinstance(one.recorded, PopulationRecord)
+        }
         try:
             networks = self.network_table(results)
             fresh = [name for name in networks.measures if name not in recorded]
@@ -188,17 +247,19 @@ class PopulationEvidence(Evidence):
         )
         return pair_scores(networks, seed=self.suite.bootstrap_seed)
 
-    def public(self) -> dict[str, dict[str, Any]]:
+    def public(self) -> dict[str, PublicMember]:
         """Network to its architecture, weights, settings and training."""
         return {
-            name: {
-                "architecture": _architecture(self.found[name]) or None,
-                "weights": self.found[name].get("parameters"),
-                "settings": dict(point),
-                **{key: self.found[name].get(key) for key in _TRAINING if key != "parameters"},
-                "judged": name in self.rows and bool(self.rows[name].get("converged", True)),
-            }
-            for name, point in self.settings.items()
+            name: PublicMember(
+                architecture=facts.architecture or None,
+                weights=facts.parameters,
+                settings=self.settings[name],
+                train_accuracy=facts.train_accuracy,
+                train_loss=facts.train_loss,
+                epochs=facts.epochs,
+                judged=name in self.rows and facts.converged,
+            )
+            for name, facts in self.facts.items()
         }
 
     def known_networks(self) -> KnownNetworks:
@@ -217,7 +278,7 @@ class PopulationEvidence(Evidence):
         return table_networks(
             table,
             names=list(rows),
-            architectures=[_architecture(self.found[name]) for name in rows],
+            architectures=[self.facts[name].architecture for name in rows],
             environments=self.several_seeds,
         )
 
@@ -228,24 +289,16 @@ class PopulationEvidence(Evidence):
         return PopulationPages(self, judged)
 
 
-def _architecture(found: Mapping[str, Any]) -> str:
-    """A network's architecture in words, without what has no weights; "" where only its size is known."""
-    shape = found.get("shape") or {}
-    return " ".join(f"{name}={shape[name]}" for name in sorted(shape) if name != "dropout")
-
-
-def network_row(hyperparameters: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+def network_row(hyperparameters: Mapping[str, Setting], found: Facts) -> dict[str, Shown]:
     """What is known of one network, but for its readings: a row of the record table."""
     point = dict(hyperparameters)
     seed = point.pop("seed", 0)
-    row = {
-        **{f"hp.{name}": value for name, value in point.items()},
-        "seed": seed,
-        "gap": found["gap"],
-        **{name: found[name] for name in sorted(found) if name.startswith("gap_ood_")},
-        **({_CALIBRATION: found[_CALIBRATION]} if _CALIBRATION in found else {}),
-    }
-    if "test_accuracy" in found:
-        row["test_error"] = 1 - found["test_accuracy"]
-    known = ("test_size", "converged", *_TRAINING)
-    return {**row, **{name: found[name] for name in known if name in found}}
+    known = {name: value for name, value in found.items() if not isinstance(value, (list, Mapping))}
+    row: dict[str, Shown] = {f"hp.{name}": value for name, value in point.items()}
+    row |= {"seed": seed, "gap": known["gap"]}
+    row |= {name: known[name] for name in sorted(known) if name.startswith("gap_ood_")}
+    row |= {name: known[name] for name in (_CALIBRATION,) if name in known}
+    right = known.get("test_accuracy")
+    if isinstance(right, (int, float)):
+        row["test_error"] = 1 - right
+    return row | {name: known[name] for name in ("test_size", "converged", *_TRAINING) if name in known}

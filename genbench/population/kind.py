@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from genbench.engine.cells import Outcome
+from msgspec import to_builtins
+
+from genbench.engine.cells import Outcome, Result
 from genbench.engine.store import Store
 from genbench.packs.build import Comparison, Draft
 from genbench.packs.pack import Pack
 from genbench.population.evidence import PopulationEvidence
 from genbench.population.manifest import PopulationManifest
 from genbench.population.plan import PopulationPlan, plan_population
-from genbench.population.score_record import PopulationRecord
+from genbench.population.score_record import PopulationRecord, population_record
 from genbench.population.suite import PopulationSuite, read_population
-from genbench.scoring.population import FIELDS
+from genbench.scoring.population import PopulationScore, ScoreNumber
+from genbench.suites.evidence import Facts
+from genbench.suites.fields import Toml
 from genbench.suites.kind import INTERVAL_TOLERANCES, Kind
+from genbench.suites.suite import SuiteFields
 
 __all__ = ["PopulationKind"]
 
@@ -35,7 +40,7 @@ class PopulationKind(Kind):
     # An iteration comes near to the optimum.
     tolerances: ClassVar[Mapping[str, float]] = {**INTERVAL_TOLERANCES, "optimum": 1e-6}
 
-    def read(self, path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> PopulationSuite:
+    def read(self, path: Path, content: Toml, common: SuiteFields) -> PopulationSuite:
         """Tables [data], [train], [grid] and [design]."""
         return read_population(path, content, common)
 
@@ -85,24 +90,27 @@ class PopulationKind(Kind):
 
         return compare(pack, plan, store)
 
-    def comparable(self, score: Mapping[str, Any]) -> Any:
+    def recorded(self, score: PopulationScore) -> PopulationRecord:
+        """Every number, and where it fails."""
+        return population_record(score)
+
+    def comparable(self, score: PopulationRecord) -> Any:
         """Numbers by score, target, part and statistic."""
-        numbers = [dict(zip(FIELDS, row, strict=False)) for row in score["scores"]]
-        for one in numbers:
+        numbers = {}
+        for row in score.scores:
+            one = ScoreNumber(*row)._asdict()
             if one["score"] == "affine_oracle":
                 one["optimum"] = one.pop("value")
+            numbers["/".join(row[:4])] = one
         return {
-            **score,
-            "scores": {
-                "/".join(map(str, row[:4])): number
-                for row, number in zip(score["scores"], numbers, strict=True)
-            },
+            **to_builtins(score),
+            "scores": numbers,
             # Which of two equally bad environments comes first is a matter of the last bit.
-            "worst": sorted(one["sign_error"] for one in score["worst"]),
+            "worst": sorted(one.sign_error for one in score.worst),
         }
 
 
-def _of_one(result: Mapping[str, Any], place: int) -> dict[str, Any]:
+def _of_one(result: Result, place: int) -> Facts:
     """What the result of a block says of one of its networks; nothing if it failed."""
     common = {key: value for key, value in result.items() if key != "networks"}
     return {**common, **(result["networks"][place] if "networks" in result else {})}

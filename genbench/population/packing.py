@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from genbench.engine.cells import Cell, Result
 from genbench.engine.store import Store, read_manifest
 from genbench.keys import canonical_json, file_hash, text_hash
 from genbench.packs.build import Comparison, Draft, packed
@@ -47,7 +47,7 @@ def fill_pack(draft: Draft, plan: PopulationPlan, store: Store) -> None:
     )
 
 
-def _named(plan: PopulationPlan) -> dict[str, tuple[Any, Any, list[str]]]:
+def _named(plan: PopulationPlan) -> dict[str, tuple[Cell, Cell, list[str]]]:
     """Name to block, evidence and networks, in their order within the block."""
     found = {}
     for number, (block, judged) in enumerate(zip(plan.blocks, plan.truths, strict=True)):
@@ -86,5 +86,5 @@ def compare(pack: Pack, plan: PopulationPlan, store: Store) -> list[Comparison]:
     return found
 
 
-def _gaps(result: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _gaps(result: Result) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([network["gap"] for network in result["networks"]], dtype=np.float64)

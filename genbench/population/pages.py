@@ -6,14 +6,24 @@ import json
 import sys
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs, to_builtins
 
 from genbench.display.csv_text import table_text
 from genbench.display.scatter import Point, ScatterPanel
-from genbench.display.tables import Table
-from genbench.population.overview import Overview, reasons
-from genbench.population.site_figures import environment_errors, gap_scatter
-from genbench.scoring.population import SHOWN, PopulationScore, scores_frame
+from genbench.display.tables import Shown, Table
+from genbench.population.overview import EvidencePage, Overview, reasons
+from genbench.population.site_figures import EnvironmentFigure, GapFigure, environment_errors, gap_scatter
+from genbench.scoring.population import (
+    SHOWN,
+    AxisErrors,
+    Column,
+    PopulationScore,
+    ScoreNumber,
+    WorstEnvironment,
+    scores_frame,
+)
 from genbench.suites.pages import NetworkColumn, Pages
 from genbench.suites.result import Judged, MeasureResult
 
@@ -23,7 +33,7 @@ if TYPE_CHECKING:
     from genbench.population.evidence import PopulationEvidence
     from genbench.scoring.all_scores import TableScores
 
-__all__ = ["PopulationPages"]
+__all__ = ["PopulationPages", "ScoresDocument"]
 
 _WORST_SHOWN = 5
 _WORST_TOLD = 10
@@ -31,6 +41,40 @@ _CARDS = ("max", "90th %", "Ψ IID", "Ψ OOD", "K")
 """The columns that stand at the top of a measure's page; the others are in its table."""
 _TERMINAL = ("max", "Ψ IID", "Ψ OOD", "K", "eCMS", "PGDL", "CMS", "90th %")
 """Columns on a terminal, those that fit first."""
+
+
+class ScoresDocument(Struct, frozen=True):
+    """What `genbench run --json` says of a population: every score, as `genbench score --json` gives it."""
+
+    table: str | None
+    """Where the record table was written."""
+    scores: list[dict[str, Shown]] | None
+    skipped: dict[str, str]
+    not_scored: str | None
+
+
+class Failures(Struct, frozen=True):
+    """Where a measure fails, on the page of a run."""
+
+    axes: list[AxisErrors]
+    environments: list[WorstEnvironment]
+
+
+class MeasurePage(Struct, frozen=True, kw_only=True):
+    """A measure on the site; without a score, what readings there are."""
+
+    truth: str
+    figure: GapFigure | None
+    hyperparameters: list[str]
+    cards: tuple[str, ...]
+    """Columns at the top."""
+    reasons: list[tuple[int, str, str]]
+    environments: EnvironmentFigure | None = None
+    scores: list[tuple[Column, ScoreNumber | None]] = []
+    axes: list[AxisErrors] = []
+    wrong: int = 0
+    """Environments in which it is wrong more often than not."""
+    worst: list[WorstEnvironment] = []
 
 
 class PopulationPages(Pages):
@@ -77,19 +121,18 @@ class PopulationPages(Pages):
         """The truth."""
 
         def truth(network: str) -> str:
-            found = self.evidence.known[network].get(self.evidence.truth)
+            found = self.evidence.truth_of(network)
             return "–" if found is None else f"{found:.3f}"
 
         return [NetworkColumn(self.truth_name, truth)]
 
     def truth(self, network: str) -> float | None:
         """Of a network that is scored."""
-        found = self.evidence.known[network]
-        return found.get(self.evidence.truth) if found.get("converged", True) else None
+        return self.evidence.truth_of(network) if self.evidence.facts[network].converged else None
 
     def note(self, network: str) -> str:
         """Unconverged networks stay in the table, marked, and out of the score."""
-        return "" if self.evidence.known[network].get("converged", True) else "unconverged, not scored"
+        return "" if self.evidence.facts[network].converged else "unconverged, not scored"
 
     def panels(self, result: MeasureResult) -> list[ScatterPanel]:
         """The networks that are scored, and the wrong pairs with the largest gaps between."""
@@ -157,25 +200,25 @@ class PopulationPages(Pages):
         skipped = {} if scored is None else scored.skipped
         return [*super().warnings(), *(f"{name}: skipped, {reason}" for name, reason in skipped.items())]
 
-    def document(self, table: Path | None) -> dict[str, Any]:
-        """Every score, as `genbench score --json` gives it."""
+    def document(self, table: Path | None) -> ScoresDocument:
+        """Every score."""
         scored: TableScores | None = self.judged.detail
         found = None if scored is None else scored.scores
         # Missing numbers are null.
         plain = None if found is None else found.astype(object).where(found.notna(), None).to_dict("records")
-        return {
-            "table": None if table is None else str(table),
-            "scores": plain,
-            "skipped": {} if scored is None else scored.skipped,
-            "not_scored": self.judged.note or None,
-        }
+        return ScoresDocument(
+            None if table is None else str(table),
+            plain,
+            {} if scored is None else scored.skipped,
+            self.judged.note or None,
+        )
 
-    def run_measure(self, result: MeasureResult) -> dict[str, Any]:
+    def run_measure(self, result: MeasureResult) -> Failures:
         """Sign-error by hyperparameter, and where it fails."""
         score: PopulationScore | None = result.score
         if score is None or not score.available:
-            return {"axes": [], "environments": []}
-        return {"axes": score.by_hyperparameter(), "environments": score.worst}
+            return Failures([], [])
+        return Failures(score.by_hyperparameter(), score.worst)
 
     # -- the site and the paper kit ----------------------------------------------------------------------
 
@@ -202,34 +245,34 @@ class PopulationPages(Pages):
 
     def site_files(self) -> dict[str, bytes]:
         """The networks that every page draws; as a script, because pages from a folder cannot fetch."""
-        text = json.dumps(self._overview.runs(), separators=(",", ":"))
+        text = json.dumps(to_builtins(self._overview.runs()), separators=(",", ":"))
         return {"runs.js": f'"use strict";\nconst RUNS = {text};\n'.encode()}
 
-    def measure_page(self, result: MeasureResult) -> dict[str, Any]:
+    def measure_page(self, result: MeasureResult) -> MeasurePage:
         """Every score, readings against gaps, and where it fails."""
         score: PopulationScore | None = result.score
-        content: dict[str, Any] = {
-            "truth": self.truth_name,
-            "figure": gap_scatter(result, self.evidence.networks),
-            "hyperparameters": list(self._overview.grid),
-            "cards": _CARDS,
-            "reasons": reasons(result),
-            "environments": None,
-        }
+        page = MeasurePage(
+            truth=self.truth_name,
+            figure=gap_scatter(result, self.evidence.networks),
+            hyperparameters=list(self._overview.grid),
+            cards=_CARDS,
+            reasons=reasons(result),
+        )
         if score is None:
-            return content
+            return page
         errors = self._environments[result.name]
-        return content | {
-            "environments": environment_errors(score, errors),
-            "scores": [(column, score.shown(column)) for column in SHOWN],
-            "axes": score.by_hyperparameter(),
-            "wrong": sum(error > 0.5 for values in errors.values() for error in values),
-            "worst": score.worst[:_WORST_TOLD],
-        }
+        return structs.replace(
+            page,
+            environments=environment_errors(score, errors),
+            scores=[(column, score.shown(column)) for column in SHOWN],
+            axes=score.by_hyperparameter(),
+            wrong=sum(error > 0.5 for values in errors.values() for error in values),
+            worst=score.worst[:_WORST_TOLD],
+        )
 
-    def evidence_page(self) -> dict[str, Any]:
+    def evidence_page(self) -> EvidencePage:
         """The grid, its gaps, shifted images, and where the pack comes from."""
-        return {**self._overview.content(), "packed": self.packed()}
+        return self._overview.page(self.packed())
 
     def packed(self) -> list[tuple[str, str]]:
         """With the name of the data set."""

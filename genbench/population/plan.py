@@ -10,9 +10,8 @@ out of the pack, and nothing held out is opened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from msgspec.structs import asdict
 
@@ -35,7 +34,7 @@ from genbench.population.step_types import (
     PoolInputs,
     ShiftInputs,
 )
-from genbench.population.suite import PopulationSuite
+from genbench.population.suite import NetworkSettings, PopulationSuite
 from genbench.suites.plan import EvidencePlan
 
 __all__ = ["PopulationPlan", "plan_population"]
@@ -122,11 +121,15 @@ _Stack = tuple[Cell, Cell, list[int]]
 
 
 def _trained(
-    suite: PopulationSuite, settings: list[dict[str, Any]], training: Cell, heldout: Cell, shifts: Cell | None
+    suite: PopulationSuite,
+    settings: list[NetworkSettings],
+    training: Cell,
+    heldout: Cell,
+    shifts: Cell | None,
 ) -> list[_Stack]:
     groups: dict[str, list[int]] = {}
     for place, one in enumerate(settings):
-        shared = {name: one[name] for name in (*_SHAPE, *_CHOICE, *_RECIPE)}
+        shared = {name: getattr(one, name) for name in (*_SHAPE, *_CHOICE, *_RECIPE)}
         groups.setdefault(canonical_json(shared), []).append(place)
     # A design has many networks, and a byte for every held-out image would be most of its pack; evidence of
     # a grid stays as the packs have it.
@@ -152,9 +155,9 @@ def _unpacked(pack: Pack, labels: list[str]) -> list[_Stack]:
     return stacks
 
 
-def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple[Cell, Cell, Cell | None]:
-    names = list(dict.fromkeys(one["dataset"] for one in settings))
-    domains = any(one["heldout_domain"] for one in settings)
+def _data_cells(suite: PopulationSuite, settings: list[NetworkSettings]) -> tuple[Cell, Cell, Cell | None]:
+    names = list(dict.fromkeys(one.dataset for one in settings))
+    domains = any(one.heldout_domain for one in settings)
     corruptions = suite.data.corruptions
     if domains and corruptions:
         raise UserError(f"{suite.path}: data.corruptions and heldout_domain exclude each other; drop one")
@@ -193,36 +196,36 @@ def _data_cells(suite: PopulationSuite, settings: list[dict[str, Any]]) -> tuple
     return training, heldout, shifts
 
 
-def _block(suite: PopulationSuite, members: list[dict[str, Any]], training: Cell) -> Cell:
+def _block(suite: PopulationSuite, members: list[NetworkSettings], training: Cell) -> Cell:
     first = members[0]
     named = [n for n in (*_SHAPE, *_CHOICE, *_RECIPE) if n in suite.varied]
-    label = " ".join(f"{_short(name)}={first[name]}" for name in named)
+    label = " ".join(f"{_short(name)}={getattr(first, name)}" for name in named)
     return make_cell(
         BLOCK,
         f"train {len(members)} networks {label}".rstrip(),
         BlockInputs(
             step=_VERSION,
-            shape=NetworkShape(**{name: first[name] for name in _SHAPE}),
-            choice=Choice(**{name: first[name] for name in _CHOICE}, seed=suite.data.seed),
-            recipe=BlockRecipe(**{name: first[name] for name in _RECIPE}),
+            shape=NetworkShape(**{name: getattr(first, name) for name in _SHAPE}),
+            choice=Choice(**{name: getattr(first, name) for name in _CHOICE}, seed=suite.data.seed),
+            recipe=BlockRecipe(**{name: getattr(first, name) for name in _RECIPE}),
             networks=[_network(one) for one in members],
         ),
         {"training": training},
     )
 
 
-def _network(settings: Mapping[str, Any]) -> BlockNetwork:
-    adaptive = settings["optimizer"] != "sgd"
+def _network(settings: NetworkSettings) -> BlockNetwork:
+    adaptive = settings.optimizer != "sgd"
     return BlockNetwork(
-        learning_rate=settings["learning_rate"] * (settings["adaptive_rate"] if adaptive else 1.0),
-        momentum=settings["momentum"],
-        weight_decay=settings["weight_decay"],
-        init_seed=derive_seed("init", settings["seed"]),
-        order_seed=derive_seed("order", settings["seed"]),
+        learning_rate=settings.learning_rate * (settings.adaptive_rate if adaptive else 1.0),
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        init_seed=derive_seed("init", settings.seed),
+        order_seed=derive_seed("order", settings.seed),
     )
 
 
-def _cut(stacks: Any, settings: list[dict[str, Any]]) -> list[list[int]]:
+def _cut(stacks: Iterable[list[int]], settings: list[NetworkSettings]) -> list[list[int]]:
     """Stacks in parts that a worker has memory for."""
     parts = []
     for stack in stacks:
@@ -234,27 +237,27 @@ def _cut(stacks: Any, settings: list[dict[str, Any]]) -> list[list[int]]:
     return parts
 
 
-def _values(settings: Mapping[str, Any]) -> int:
+def _values(settings: NetworkSettings) -> int:
     """Numbers that a training step of one network keeps, roughly: activations and patches of all layers."""
-    found = _dataset(settings["dataset"]).image_size
+    found = _dataset(settings.dataset).image_size
     side = found[1] if found else _USUAL_SIDE
-    if settings["architecture"] == "fcn":
+    if settings.architecture == "fcn":
         places = 1
-    elif settings["architecture"] == "resnet":
+    elif settings.architecture == "resnet":
         places = 4 * side**2
-    elif settings["architecture"] == "resnetv2":
+    elif settings.architecture == "resnetv2":
         # Two convolutions a block, and the second and third stage are a half and a quarter of the first.
-        places = 3 * int(settings["depth"]) * side**2 // 8
-    elif settings["architecture"] == "simplecnn":
+        places = 3 * int(settings.depth) * side**2 // 8
+    elif settings.architecture == "simplecnn":
         places = side**2 // 2
     else:
         places = side**2 // 4
-    return max(1, int(settings["batch_size"]) * int(settings["width"]) * places * 20)
+    return max(1, int(settings.batch_size) * int(settings.width) * places * 20)
 
 
-def _cost(settings: Mapping[str, Any], networks: int) -> float:
+def _cost(settings: NetworkSettings, networks: int) -> float:
     """Of training a block, in no particular unit; good enough for an order."""
-    return float(networks * settings["train_size"] * settings["width"] ** 1.5 * settings["depth"])
+    return float(networks * settings.train_size * settings.width**1.5 * settings.depth)
 
 
 def _dataset(name: str) -> Dataset:

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from genbench.scoring.population import PopulationScore
 from genbench.suites.record_types import Count, RecordPart, Share, Text
 
-__all__ = ["PopulationRecord"]
+__all__ = ["PopulationRecord", "population_record"]
 
 Note = Annotated[str, Meta(max_length=1000)]
 Number = tuple[
@@ -45,3 +46,17 @@ class PopulationRecord(RecordPart, frozen=True):
     """Every number."""
     worst: list[EnvironmentRecord]
     """Where it fails, the worst first."""
+
+
+def population_record(score: PopulationScore) -> PopulationRecord:
+    """A score as a record keeps it: without its resamples."""
+    return PopulationRecord(
+        value=score.value,
+        low=score.low,
+        high=score.high,
+        environments=score.environments,
+        available=score.available,
+        dropped=score.dropped,
+        scores=list(score.scores),
+        worst=[EnvironmentRecord(**vars(one)) for one in score.worst],
+    )

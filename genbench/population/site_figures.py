@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from msgspec import Struct
 
 from genbench.display.scatter import far_apart
 from genbench.scoring.population import PopulationScore
 from genbench.suites.result import MeasureResult
 
-__all__ = ["environment_errors", "gap_scatter"]
+__all__ = ["EnvironmentFigure", "GapFigure", "environment_errors", "gap_scatter"]
 
 
-def gap_scatter(result: MeasureResult, networks: Sequence[str]) -> dict[str, Any] | None:
-    """Readings in the order of `networks`; the gaps are in the suite's `runs.js`. None without two values."""
+class GapFigure(Struct, frozen=True):
+    """Readings against gaps, which are in the suite's `runs.js`."""
+
+    x: str
+    log: bool
+    readings: list[float | None]
+
+
+class EnvironmentFigure(Struct, frozen=True):
+    """How sign-errors of environments are distributed."""
+
+    groups: dict[str, list[float]]
+    """By hyperparameter, in order of size."""
+    marks: dict[str, float]
+    """What boards say of all together."""
+
+
+def gap_scatter(result: MeasureResult, networks: Sequence[str]) -> GapFigure | None:
+    """Readings in the order of `networks`; None without two values."""
     values = result.values
     if len(values) < 2:
         return None
     readings = [_significant(values.get(network)) for network in networks]
-    return {"x": result.name, "log": far_apart(list(values.values())), "readings": readings}
+    return GapFigure(result.name, far_apart(list(values.values())), readings)
 
 
 def _significant(value: float | None) -> float | None:
@@ -29,11 +47,15 @@ def _significant(value: float | None) -> float | None:
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e6 else rounded
 
 
-def environment_errors(score: PopulationScore, errors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+def environment_errors(score: PopulationScore, errors: Mapping[str, Sequence[float]]) -> EnvironmentFigure:
     """Sign-errors of the environments of every hyperparameter, and what boards say of all together."""
     shown = {"mean": "mean", "90th percentile": "p90", "max": "max"}
-    found = {label: score.number("sign_error", name)["value"] for label, name in shown.items()}
-    return {
-        "groups": {name: [round(error, 3) for error in sorted(values)] for name, values in errors.items()},
-        "marks": {label: round(value, 3) for label, value in found.items() if value is not None},
-    }
+    found = {label: score.number("sign_error", name) for label, name in shown.items()}
+    return EnvironmentFigure(
+        groups={name: [round(error, 3) for error in sorted(values)] for name, values in errors.items()},
+        marks={
+            label: round(number.value, 3)
+            for label, number in found.items()
+            if number is not None and number.value is not None
+        },
+    )

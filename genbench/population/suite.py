@@ -6,15 +6,19 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
+from genbench.engine.cells import Setting
 from genbench.errors import UserError
 from genbench.suites import fields
-from genbench.suites.suite import Suite
+from genbench.suites.suite import Suite, SuiteFields
 
-__all__ = ["CORRUPTION_NAMES", "DataTable", "DesignTable", "PopulationSuite", "TrainTable", "read_population"]
+__all__ = [
+    "CORRUPTION_NAMES", "DataTable", "DesignTable", "NetworkSettings", "PopulationSuite", "TrainTable",
+    "read_population",
+]  # fmt: skip
 
 Corruption = Literal[
     "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur",
@@ -28,7 +32,6 @@ Share = Annotated[int, _share] | Annotated[float, _share]
 _below_one = Meta(ge=0, lt=1, description="a number in [0, 1)")
 BelowOne = Annotated[int, _below_one] | Annotated[float, _below_one]
 Severity = Annotated[int, Meta(ge=1, le=5)]
-Setting = str | int | float
 
 
 class DataTable(fields.Table, frozen=True):
@@ -84,10 +87,34 @@ _DEFAULTS: dict[str, Setting] = {
 }  # fmt: skip
 
 
+class NetworkSettings(Struct, frozen=True, kw_only=True):
+    """Everything about one network, as `DataTable` and `TrainTable` say it; numbers as the file has them."""
+
+    dataset: str
+    train_size: int
+    label_noise: int | float
+    heldout_domain: str
+    architecture: str
+    optimizer: str
+    momentum: int | float
+    weight_decay: int | float
+    batch_size: int
+    stop: str
+    stop_cross_entropy: int | float
+    max_epochs: int
+    depth: int
+    width: int
+    learning_rate: int | float
+    seed: int
+    schedule: str
+    dropout: int | float
+    adaptive_rate: int | float
+
+
 class DesignTable(fields.Table, frozen=True):
     """A part of a grid too large to train: small grids, each crossed with all of [grid]."""
 
-    subgrids: Annotated[list[dict[str, Any]], fields.distinct("a table of settings")]
+    subgrids: Annotated[list[fields.Toml], fields.distinct("a table of settings")]
     """Setting to one value or a list of several. All have the same settings; what two have in common is
     trained once."""
 
@@ -116,17 +143,17 @@ class PopulationSuite(Suite):
             found |= dict.fromkeys(itertools.product(*subgrid.values(), *self.grid.values()))
         return [dict(zip(self.varied, values, strict=True)) for values in found]
 
-    def settings(self, point: Mapping[str, Setting]) -> dict[str, Any]:
+    def settings(self, point: Mapping[str, Setting]) -> NetworkSettings:
         """Everything about the network at a point, defaults included."""
         given = {**_DEFAULTS, **self.data.given(), **self.train.given(), **point}
-        return {name: given[name] for name in _AXES}
+        return NetworkSettings(**{name: given[name] for name in NetworkSettings.__struct_fields__})
 
     @property
     def networks(self) -> int:
         """How many networks it has."""
         return len(self.points())
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> fields.Toml:
         """Everything that determines networks and gaps."""
         grid = _lists(self.grid)
         design = {"design": {"subgrids": list(map(_lists, self.subgrids))}} if self.subgrids else {}
@@ -137,7 +164,7 @@ def _lists(grid: Mapping[str, tuple[Setting, ...]]) -> dict[str, list[Setting]]:
     return {name: list(values) for name, values in grid.items()}
 
 
-def read_population(path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> PopulationSuite:
+def read_population(path: Path, content: fields.Toml, common: SuiteFields) -> PopulationSuite:
     """Check the tables [data], [train], [grid] and, where there is one, [design]."""
     data, train = DataTable.read(path, content, "data"), TrainTable.read(path, content, "train")
     grid = _read_grid(path, "grid", fields.table(path, content, "grid"))
@@ -151,7 +178,7 @@ def read_population(path: Path, content: Mapping[str, Any], common: Mapping[str,
     return PopulationSuite(**common, data=data, train=train, grid=grid, subgrids=subgrids)
 
 
-def _read_grid(path: Path, where: str, grid: Mapping[str, Any]) -> dict[str, tuple[Setting, ...]]:
+def _read_grid(path: Path, where: str, grid: fields.Toml) -> dict[str, tuple[Setting, ...]]:
     """Setting to its values, each of them checked."""
     fields.known_keys(path, where, grid, _AXES)
     for axis, values in grid.items():
@@ -162,7 +189,7 @@ def _read_grid(path: Path, where: str, grid: Mapping[str, Any]) -> dict[str, tup
     return {axis: tuple(values) for axis, values in grid.items()}
 
 
-def _read_design(path: Path, content: Mapping[str, Any]) -> tuple[dict[str, tuple[Setting, ...]], ...]:
+def _read_design(path: Path, content: fields.Toml) -> tuple[dict[str, tuple[Setting, ...]], ...]:
     """Its subgrids, settings in the order of the first."""
     found: list[dict[str, tuple[Setting, ...]]] = []
     for number, subgrid in enumerate(DesignTable.read(path, content, "design").subgrids, start=1):
@@ -181,9 +208,9 @@ def _read_design(path: Path, content: Mapping[str, Any]) -> tuple[dict[str, tupl
 
 def _check_axes(
     path: Path,
-    tables: Mapping[str, Mapping[str, Any]],
-    grid: Mapping[str, Any],
-    subgrids: Sequence[Mapping[str, Any]],
+    tables: Mapping[str, fields.Toml],
+    grid: fields.Toml,
+    subgrids: Sequence[fields.Toml],
 ) -> None:
     """Every setting is in one place: its table, [grid] or [design]; one with a default may be in none."""
     design = subgrids[0] if subgrids else {}
@@ -197,7 +224,7 @@ def _check_axes(
             )
 
 
-def _check_depths(path: Path, given: Mapping[str, Any]) -> None:
+def _check_depths(path: Path, given: fields.Toml) -> None:
     """Before anything is trained: a ResNetV2 has 6·n + 2 layers."""
     architectures, depths = (
         value if isinstance(value, list) else [value] for value in (given["architecture"], given["depth"])
@@ -209,7 +236,7 @@ def _check_depths(path: Path, given: Mapping[str, Any]) -> None:
         )
 
 
-def _check_images(path: Path, data: DataTable, grid: Mapping[str, Any]) -> None:
+def _check_images(path: Path, data: DataTable, grid: fields.Toml) -> None:
     given, pool = {**data.given(), **grid}, data.training_pool
     for name in ("severities", "shifted_images", "by_severity"):
         if name in given and "corruptions" not in given:

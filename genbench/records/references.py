@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from genbench.records.record import SCHEMA, About, Plugin, Record
 from genbench.records.results import info_of, source_of
 from genbench.run.plan import Plan
 from genbench.subject.version import SUBJECT_VERSION
-from genbench.suites.kind import Kind
+from genbench.suites.kind import Kind, kind_of
 from genbench.suites.record_types import Count, RecordPart, Seconds, Sha256
 from genbench.suites.result import MeasureResult
 
@@ -29,8 +29,13 @@ REFERENCES = Path(__file__).parent / "references"
 """Package data."""
 
 
-class Reference(RecordPart, frozen=True):
-    """What ranking needs of one record."""
+Scores = TypeVar("Scores")
+Answers = Mapping[str, Mapping[str, float | None]]
+"""Question to value, ends of the interval and p."""
+
+
+class Reference(RecordPart, Generic[Scores], frozen=True):
+    """What ranking needs of one record, with the scores of its suite's kind."""
 
     measure: About
     plugin: Plugin
@@ -40,24 +45,24 @@ class Reference(RecordPart, frozen=True):
     """In the order of the networks."""
     statuses: dict[str, tuple[Status, str]]
     """Network to status and reason, where there is no value."""
-    sign_error: dict[str, Any] | None
+    sign_error: Scores | None
     """Of kinds whose scores take long to compute."""
     answers: dict[str, dict[str, float | None]] = msgspec.field(default_factory=dict)
-    """Question to value, ends of the interval and p: what the measure answers, whoever stands beside it."""
+    """What the measure answers, whoever stands beside it."""
 
 
-class References(RecordPart, frozen=True):
+class References(RecordPart, Generic[Scores], frozen=True):
     """All records of a suite."""
 
     schema: Count
     evidence: Sha256
     subject_version: Count
     networks: list[str]
-    measures: list[Reference]
+    measures: list[Reference[Scores]]
 
 
 def reference_text(
-    records: Sequence[Record], kind: Kind, answers: Mapping[str, Mapping[str, Any]] | None = None
+    records: Sequence[Record], kind: Kind, answers: Mapping[str, Answers] | None = None
 ) -> str:
     """The file of a suite; one line per measure, with its `answers`."""
     first = records[0]
@@ -76,7 +81,7 @@ def reference_text(
     return "{\n" + ",\n".join(fields) + ',\n "measures": [\n' + ",\n".join(lines) + "\n ]\n}\n"
 
 
-def _line(record: Record, networks: Sequence[str], kind: Kind, answers: Mapping[str, Any]) -> str:
+def _line(record: Record, networks: Sequence[str], kind: Kind, answers: Answers) -> str:
     readings = {reading.subject: reading for reading in record.readings}
     return "  " + _compact(
         {
@@ -105,7 +110,7 @@ def find_references(plan: Plan, but: Collection[str] = ()) -> dict[str, MeasureR
     A record counts only if suite, evidence, measure and versions are the same as in the run at hand.
     """
     pack = plan.evidence.pack
-    known = _read(REFERENCES / f"{plan.suite.name}.json")
+    known = _read(REFERENCES / f"{plan.suite.name}.json", kind_of(plan.suite).score_type)
     if (
         known is None
         or pack is None
@@ -124,7 +129,7 @@ def find_references(plan: Plan, but: Collection[str] = ()) -> dict[str, MeasureR
     }
 
 
-def _same_code(reference: Reference) -> bool:
+def _same_code(reference: Reference[msgspec.Struct]) -> bool:
     """Whether this genbench would give the same readings; of one not installed here, nobody can tell."""
     entry, plugin = load_registry().measures.get(reference.measure.name), reference.plugin
     if entry is None:
@@ -135,7 +140,9 @@ def _same_code(reference: Reference) -> bool:
     return same_package and entry.item.version == reference.measure.version
 
 
-def _result(reference: Reference, networks: Sequence[str], wanted: Sequence[str]) -> MeasureResult:
+def _result(
+    reference: Reference[msgspec.Struct], networks: Sequence[str], wanted: Sequence[str]
+) -> MeasureResult:
     values = dict(zip(networks, reference.values, strict=True))
     cost = Cost(reference.seconds / len(networks))
     outcomes = {}
@@ -154,9 +161,9 @@ def _result(reference: Reference, networks: Sequence[str], wanted: Sequence[str]
     )
 
 
-def _read(path: Path) -> References | None:
+def _read(path: Path, scores: type[msgspec.Struct]) -> References[msgspec.Struct] | None:
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=References)
+        found: References[msgspec.Struct] = msgspec.json.decode(path.read_bytes(), type=References[scores])  # type: ignore[valid-type]
     except (OSError, msgspec.MsgspecError):
         return None  # no reference is no reason to stop a run
     whole = all(len(one.values) == len(found.networks) for one in found.measures)

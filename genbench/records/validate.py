@@ -17,7 +17,7 @@ from genbench.plugin.registry import BUILT_IN, load_registry
 from genbench.records.convert import WrongShape, convert
 from genbench.records.record import MEASURE_NAME, SCHEMA, SUITE_NAME, Record
 from genbench.records.results import result_of
-from genbench.records.write import body_hash, record_text
+from genbench.records.write import RecordValues, body_hash, record_text
 from genbench.subject.version import SUBJECT_VERSION
 from genbench.suites.evidence import Evidence
 from genbench.suites.kind import Kind, kind_of
@@ -100,7 +100,7 @@ def read_record(path: Path, evidence: Evidence | None = None) -> Record:
     return record
 
 
-def _parsed(path: Path) -> tuple[dict[str, Any], str]:
+def _parsed(path: Path) -> tuple[RecordValues, str]:
     try:
         size = path.stat().st_size
         if size > LARGEST:
@@ -122,7 +122,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _problems(record: Record, values: Mapping[str, Any], text: str, path: Path) -> Iterator[str]:
+def _problems(record: Record, values: RecordValues, text: str, path: Path) -> Iterator[str]:
     """One sentence each, the plainest first; what the types cannot say."""
     if (path.parent.name, path.stem) != (record.suite, record.name):
         yield f"it says that it is {record.name} on {record.suite}, which is not where it lies"
@@ -181,10 +181,10 @@ def _measure_problems(record: Record) -> Iterator[str]:
 
 
 def _score_problems(record: Record, score: Score | None, kind: Kind) -> Iterator[str]:
-    claimed, found = record.sign_error, None if score is None else score.record()
-    if claimed is not None:
+    claimed, found = None, None if score is None else kind.recorded(score)
+    if record.sign_error is not None:
         try:
-            convert(claimed, kind.score_type)
+            claimed = convert(record.sign_error, kind.score_type)
         except WrongShape as problem:
             yield f"sign_error.{problem}; `genbench schema` says what is expected"
             return
@@ -199,7 +199,7 @@ def _agrees(claimed: Any, found: Any, loose: Mapping[str, float], tolerance: flo
         return claimed.keys() == found.keys() and all(
             _agrees(claimed[key], found[key], loose, loose.get(key, tolerance)) for key in claimed
         )
-    if isinstance(claimed, list) and isinstance(found, list):
+    if isinstance(claimed, (list, tuple)) and isinstance(found, (list, tuple)):
         pairs = zip(claimed, found, strict=False)
         return len(claimed) == len(found) and all(_agrees(*pair, loose) for pair in pairs)
     if isinstance(claimed, (int, float)) and isinstance(found, (int, float)):

@@ -22,6 +22,7 @@ from genbench.records.results import about
 from genbench.run.execute import RunResult
 from genbench.run.plan import Plan
 from genbench.subject.version import SUBJECT_VERSION
+from genbench.suites.kind import kind_of
 from genbench.suites.result import MeasureResult
 from genbench.suites.suite import Suite
 
@@ -57,7 +58,11 @@ def write_records(result: RunResult, folder: Path) -> int:
     return written
 
 
-def record_text(record: Mapping[str, Any]) -> str:
+RecordValues = Mapping[str, Any]
+"""A record as JSON has it: whoever sent it may have put anything there."""
+
+
+def record_text(record: RecordValues) -> str:
     """The one text of a record: the same values give the same bytes. One line per field, and per reading."""
     fields = (f" {_compact(key)}: {_field(value)}" for key, value in sorted(record.items()))
     return "{\n" + ",\n".join(fields) + "\n}\n"
@@ -73,13 +78,13 @@ def _compact(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
-def body_hash(record: Mapping[str, Any]) -> str:
+def body_hash(record: RecordValues) -> str:
     """sha256 of everything in a record but its own hash."""
     return text_hash(canonical_json({key: value for key, value in record.items() if key != "sha256"}))
 
 
 def _record(plan: Plan, entry: Entry[Any], measure: MeasureResult) -> Record:
-    pack, outcomes = plan.evidence.pack, measure.outcomes.values()
+    kind, pack, outcomes = kind_of(plan.suite), plan.evidence.pack, measure.outcomes.values()
     record = Record(
         schema=SCHEMA,
         suite=plan.suite.name,
@@ -95,7 +100,7 @@ def _record(plan: Plan, entry: Entry[Any], measure: MeasureResult) -> Record:
             shared_seconds=sum(outcome.cost.shared_seconds for outcome in outcomes),
             peak_bytes=max((outcome.cost.peak_bytes for outcome in outcomes), default=0),
         ),
-        sign_error=None if measure.score is None else measure.score.record(),
+        sign_error=None if measure.score is None else to_builtins(kind.recorded(measure.score)),
         sha256="",
     )
     return structs.replace(record, sha256=body_hash(to_builtins(record)))
@@ -108,7 +113,7 @@ def _reading(plan: Plan, measure: str, network: str, outcome: Outcome) -> Readin
         status=outcome.status,
         reason=outcome.reason,
         value=outcome.value,
-        detail=outcome.detail,
+        detail=dict(outcome.detail),
         seconds=outcome.cost.seconds,
         shared_seconds=outcome.cost.shared_seconds,
         peak_bytes=outcome.cost.peak_bytes,

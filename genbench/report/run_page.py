@@ -5,22 +5,31 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from genbench import __version__
 from genbench.display.kept_figures import figures_kept_in, inlined
 from genbench.display.names import reading_note
-from genbench.display.question_marks import question_marks, question_titles
+from genbench.display.question_marks import Mark, question_marks, question_titles
 from genbench.display.scatter import reading_scatter
 from genbench.display.templates import template_environment
 from genbench.engine.cells import Outcome, Status
 from genbench.errors import UserError
+from genbench.plugin.contract import MeasureInfo
 from genbench.run.execute import RunResult
+from genbench.scoring.board_baselines import Baseline
 from genbench.suites.evidence_packs import find_pack
-from genbench.suites.pages import Pages
-from genbench.suites.result import MeasureResult
+from genbench.suites.pages import Pages, Section
+from genbench.suites.result import Headline, MeasureResult, Score
 from genbench.suites.suite import Suite
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 __all__ = ["check_page_path", "default_page", "repeat_command", "write_run_page"]
 
@@ -48,7 +57,7 @@ def write_run_page(result: RunResult, path: Path) -> None:
     pages = result.evidence.pages(result.judged)
     environment = template_environment("genbench.report", {result.plan.suite.kind: pages.templates})
     with figures_kept_in(result.store / "figures"):
-        page = environment.get_template("run.html.j2").render(_content(result, pages))
+        page = environment.get_template("run.html.j2").render(vars(_content(result, pages)))
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,72 +69,139 @@ def write_run_page(result: RunResult, path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _content(result: RunResult, pages: Pages) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Row:
+    """A measure in the table of scores."""
+
+    name: str
+    summary: str
+    asked: bool
+    rank: int | None
+    score: Score | None
+    headline: Headline | None
+    marks: list[Mark]
+    numbers: list[str]
+    statuses: list[tuple[str, int]]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A measure on one network."""
+
+    network: str
+    note: str
+    value: str
+    status: str
+    fine: bool
+    beside: list[str]
+    """What is known of the network."""
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Measure:
+    """The section of a measure that was asked for."""
+
+    name: str
+    about: MeasureInfo
+    source: str
+    readings: list[_Reading]
+    scatter: Markup | None
+    lines: bool
+    """Whether the scatter plot has any."""
+    score: Score | None
+    own: Struct
+    """What the kind's own fragment shows."""
+
+
+@dataclass(frozen=True)
+class _Content:
+    """The names that the template knows."""
+
+    band: tuple[float, float] | None
+    questions: list[tuple[str, str]]
+    baselines: Mapping[str, Baseline]
+    suite: Suite
+    pages: Pages
+    networks: int
+    columns: list[tuple[str, str]]
+    """Heading and what stands below it."""
+    rows: list[_Row]
+    measures: list[_Measure]
+    most_scatters: int
+    sections: Sequence[Section]
+    provenance: list[tuple[str, str]]
+    command: str
+
+
+def _content(result: RunResult, pages: Pages) -> _Content:
     evidence = result.evidence
     columns = [*evidence.columns, *evidence.counts]
     claims = result.judged.claims
-    return {
-        "band": None if claims is None else claims.band,
-        "questions": [] if claims is None else question_titles(claims),
-        "baselines": {} if claims is None else claims.baselines,
-        "suite": result.plan.suite,
-        "pages": pages,
-        "networks": len(evidence.networks),
-        "columns": [(column.heading or column.label, column.about) for column in columns],
-        "rows": [
-            {
-                "name": one.name,
-                "summary": one.measure.summary,
-                "asked": one.name in result.plan.asked,
-                "rank": rank,
-                "score": one.score,
-                "headline": result.judged.headline(one),
-                "marks": question_marks(claims, one.name),
-                "numbers": [] if one.score is None else [column.text(one.score) for column in columns],
-                "statuses": one.statuses,
-                "seconds": one.seconds,
-            }
+    return _Content(
+        band=None if claims is None else claims.band,
+        questions=[] if claims is None else question_titles(claims),
+        baselines={} if claims is None else claims.baselines,
+        suite=result.plan.suite,
+        pages=pages,
+        networks=len(evidence.networks),
+        columns=[(column.heading or column.label, column.about) for column in columns],
+        rows=[
+            _Row(
+                name=one.name,
+                summary=one.measure.summary,
+                asked=one.name in result.plan.asked,
+                rank=rank,
+                score=one.score,
+                headline=result.judged.headline(one),
+                marks=question_marks(claims, one.name),
+                numbers=[] if one.score is None else [column.text(one.score) for column in columns],
+                statuses=one.statuses,
+                seconds=one.seconds,
+            )
             for rank, one in result.judged.ranked
         ],
-        "measures": [
+        measures=[
             _measure(pages, measure, drawn=i < _MOST_SCATTERS) for i, measure in enumerate(result.asked)
         ],
-        "most_scatters": _MOST_SCATTERS,
-        "sections": pages.run_evidence(),
-        "provenance": _provenance(result, pages),
-        "command": repeat_command(result),
-    }
+        most_scatters=_MOST_SCATTERS,
+        sections=pages.run_evidence(),
+        provenance=_provenance(result, pages),
+        command=repeat_command(result),
+    )
 
 
-def _measure(pages: Pages, measure: MeasureResult, *, drawn: bool) -> dict[str, Any]:
+def _measure(pages: Pages, measure: MeasureResult, *, drawn: bool) -> _Measure:
     panels = pages.panels(measure)
     file = measure.source.kind == "file"
-    return {
-        "name": measure.name,
-        "about": measure.measure,
-        "source": measure.source.module if file else str(measure.source),
-        "readings": [_reading(pages, *reading) for reading in measure.outcomes.items()],
-        "scatter": _scatter(pages, measure) if drawn and any(panel.points for panel in panels) else None,
-        "lines": any(panel.wrong for panel in panels),
-        "score": measure.score,
-        **pages.run_measure(measure),
-    }
+    return _Measure(
+        name=measure.name,
+        about=measure.measure,
+        source=measure.source.module if file else str(measure.source),
+        readings=[_reading(pages, *reading) for reading in measure.outcomes.items()],
+        scatter=_scatter(pages, measure) if drawn and any(panel.points for panel in panels) else None,
+        lines=any(panel.wrong for panel in panels),
+        score=measure.score,
+        own=pages.run_measure(measure),
+    )
 
 
-def _reading(pages: Pages, network: str, outcome: Outcome) -> dict[str, Any]:
-    return {
-        "network": network,
-        "note": pages.note(network),
-        "value": "" if outcome.value is None else f"{outcome.value:.6g}",
-        "status": str(outcome.status),
-        "fine": outcome.status in (Status.OK, Status.NOT_APPLICABLE),
-        "beside": [column.text(network) for column in pages.network_columns],
-        "seconds": outcome.cost.seconds + outcome.cost.shared_seconds,
-        "reason": reading_note(outcome),
-    }
+def _reading(pages: Pages, network: str, outcome: Outcome) -> _Reading:
+    return _Reading(
+        network=network,
+        note=pages.note(network),
+        value="" if outcome.value is None else f"{outcome.value:.6g}",
+        status=str(outcome.status),
+        fine=outcome.status in (Status.OK, Status.NOT_APPLICABLE),
+        beside=[column.text(network) for column in pages.network_columns],
+        seconds=outcome.cost.seconds + outcome.cost.shared_seconds,
+        reason=reading_note(outcome),
+    )
 
 
-def _scatter(pages: Pages, measure: MeasureResult) -> Any:
+def _scatter(pages: Pages, measure: MeasureResult) -> Markup:
     axis = f"{measure.name} (higher should mean {measure.measure.higher_means})"
     title = f"readings of {measure.name} against the truth"
     return inlined(title, reading_scatter, axis, pages.panels(measure))

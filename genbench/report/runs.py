@@ -5,22 +5,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from genbench import __version__
 from genbench.display.names import reading_note
-from genbench.display.tables import Table, fitting_columns, print_table, show
+from genbench.display.tables import Shown, Table, fitting_columns, print_table, show
 from genbench.display.verdict_tables import claim_words, passed_words
 from genbench.engine.cells import Outcome, Status
+from genbench.plugin.contract import Detail
 from genbench.run.execute import RunResult
+from genbench.scoring.board_baselines import Baseline
 from genbench.scoring.claims import Claims
+from genbench.scoring.verdicts import Answer
+from genbench.suites.evidence import Facts
+from genbench.suites.fields import Toml
+from genbench.suites.kind import Kind, kind_of
 from genbench.suites.pages import Pages
 from genbench.suites.result import MeasureResult
 
-__all__ = ["MeasureDocument", "ReadingDocument", "RunDocument", "run_document", "run_json", "show_run"]
+__all__ = ["MeasureDocument", "ReadingDocument", "RunDocument", "run_document", "show_run"]
 
 _QUICK = "quick run: a small subset, not comparable with full results"
 _FEW = 3
@@ -113,7 +118,7 @@ def _show_scores(result: RunResult, pages: Pages) -> None:
     counts = result.evidence.counts
     rows = []
     for rank, measure in (everyone[i] for i in shown):
-        row: dict[str, Any] = {
+        row: dict[str, Shown] = {
             "measure": f"{_mark(result, measure)}{measure.name}",
             "rank": rank or "",
             "readings": ", ".join(f"{count} {status}" for status, count in measure.statuses),
@@ -180,7 +185,7 @@ class ReadingDocument(Struct):
     subject: str
     status: str
     value: float | None
-    detail: dict[str, Any]
+    detail: Detail
     reason: str
     seconds: float
     shared_seconds: float
@@ -198,12 +203,12 @@ class MeasureDocument(Struct):
     source: str
     reference: bool
     higher_means: str
-    sign_error: dict[str, Any] | None
-    """As the kind of the suite has it."""
+    sign_error: Struct | None
+    """As the kind of the suite has it (`Kind.score_type`)."""
     readings: list[ReadingDocument]
     rank: int | None
-    questions: dict[str, dict[str, float | None]] | None
-    """Question to value, ends of the interval, p and p after Holm; None where nothing can be asked."""
+    questions: dict[str, Answer] | None
+    """None where nothing can be asked."""
     verdict: list[str] | None
     """The questions that it passes."""
 
@@ -215,12 +220,12 @@ class RunDocument(Struct):
     suite: str
     quick: bool
     store: str
-    changes: dict[str, Any]
+    changes: Toml
     pack: str | None
-    evidence: Mapping[str, Mapping[str, Any]]
+    evidence: Mapping[str, Struct | Facts]
     asked: list[str]
     measures: list[MeasureDocument]
-    baselines: dict[str, dict[str, Any]]
+    baselines: Mapping[str, Baseline]
     cannot_ask: dict[str, str]
 
 
@@ -228,7 +233,7 @@ def run_document(result: RunResult) -> RunDocument:
     """The run as values of JSON."""
     suite, pack = result.plan.suite, result.plan.evidence.pack
     ranks = {measure.name: rank for rank, measure in result.judged.ranked}
-    claims = result.judged.claims
+    claims, kind = result.judged.claims, kind_of(suite)
     return RunDocument(
         genbench=__version__,
         suite=suite.name,
@@ -238,28 +243,25 @@ def run_document(result: RunResult) -> RunDocument:
         pack=None if pack is None else pack.version,
         evidence=result.evidence.known,
         asked=sorted(result.plan.asked),
-        measures=[_measure_document(measure, ranks[measure.name], claims) for measure in result.measures],
-        baselines={} if claims is None else claims.record()["baselines"],
+        measures=[_measure_document(one, ranks[one.name], claims, kind) for one in result.measures],
+        baselines={} if claims is None else claims.baselines,
         cannot_ask={} if claims is None else claims.verdict.cannot_ask,
     )
 
 
-def run_json(result: RunResult, table: Path | None = None) -> dict[str, Any]:
-    """The same, and what the kind of the suite has to add."""
-    return {**to_builtins(run_document(result)), **result.evidence.pages(result.judged).document(table)}
-
-
-def _measure_document(measure: MeasureResult, rank: int | None, claims: Claims | None) -> MeasureDocument:
+def _measure_document(
+    measure: MeasureResult, rank: int | None, claims: Claims | None, kind: Kind
+) -> MeasureDocument:
     verdict = None if claims is None else claims.measures[measure.name]
     return MeasureDocument(
         name=measure.name,
         source=str(measure.source),
         reference=measure.reference,
         higher_means=measure.measure.higher_means,
-        sign_error=None if measure.score is None else measure.score.record(),
+        sign_error=None if measure.score is None else kind.recorded(measure.score),
         readings=[_reading_document(*reading) for reading in measure.outcomes.items()],
         rank=rank,
-        questions=None if verdict is None else {name: vars(one) for name, one in verdict.questions.items()},
+        questions=None if verdict is None else verdict.questions,
         verdict=None if verdict is None else verdict.verdict,
     )
 

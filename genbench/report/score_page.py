@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from genbench.display.score_tables import losses, score_tables, worst_environments
+from genbench.display.score_tables import environments_by_measure, losses, score_tables, worst_environments
 from genbench.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from markupsafe import Markup
 
     from genbench.scoring.all_scores import TableScores
+    from genbench.scoring.population import WorstEnvironment
 
 __all__ = ["score_page", "write_page"]
 
@@ -74,7 +77,28 @@ def _facts(scored: TableScores) -> list[tuple[str, str]]:
     return facts
 
 
-def _figures(scored: TableScores, by_values: Sequence[str]) -> dict[str, Any]:
+@dataclass
+class _Figures:
+    """Drawings, as far as the table has what they show."""
+
+    sign_error: Markup | None = None
+    by_values: list[tuple[str, Markup]] = field(default_factory=list)
+    """Measure to its sign-errors by pairs of values."""
+    noise: Markup | None = None
+    kendall: Markup | None = None
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """One of the tables of 000."""
+
+    delta: str
+    groups: list[str]
+    rows: list[tuple[str, list[list[str]]]]
+    """Measure to CMS and eCMS, over all and in every group."""
+
+
+def _figures(scored: TableScores, by_values: Sequence[str]) -> _Figures:
     from markupsafe import Markup
 
     from genbench.display.figures import inline_svg
@@ -85,16 +109,16 @@ def _figures(scored: TableScores, by_values: Sequence[str]) -> dict[str, Any]:
         value_pair_cdfs,
     )
 
-    drawn: dict[str, Any] = {}
+    drawn = _Figures()
     if scored.environments is not None and not scored.environments.empty:
         summary = scored.scores[scored.scores["score"] == "sign_error"]
         overall = summary[(summary["part"] == "all") & (summary["statistic"] == "mean")]
         measures = list(overall.dropna(subset="value").sort_values("value", kind="stable")["measure"])
         parts = list(dict.fromkeys(summary["part"]))
         figure = sign_error_cdfs(scored.environments, summary, measures, parts)
-        drawn["sign_error"] = Markup(inline_svg(figure, "Sign-error of each measure by hyperparameter"))
+        drawn.sign_error = Markup(inline_svg(figure, "Sign-error of each measure by hyperparameter"))
         if scored.by_values is not None and scored.options.family == "strict":
-            drawn["by_values"] = [
+            drawn.by_values = [
                 (name, Markup(inline_svg(
                     value_pair_cdfs(scored.environments, scored.by_values, name),
                     f"Sign-error of {name} by pairs of values",
@@ -103,16 +127,16 @@ def _figures(scored: TableScores, by_values: Sequence[str]) -> dict[str, Any]:
             ]  # fmt: skip
         if scored.noise is not None:
             figure = noise_filter_bars(scored.noise, measures)
-            drawn["noise"] = Markup(inline_svg(figure, "Sign-error with and without the noise filter"))
+            drawn.noise = Markup(inline_svg(figure, "Sign-error with and without the noise filter"))
     kendall = scored.scores[scored.scores["score"] == "kendall"]
     targets = list(scored.networks.targets)
     if len(targets) > 1 and not kendall.empty:
         figure = iid_ood_scatter(kendall, targets[0], targets[1:])
-        drawn["kendall"] = Markup(inline_svg(figure, "Granulated Kendall score, IID against OOD"))
+        drawn.kendall = Markup(inline_svg(figure, "Granulated Kendall score, IID against OOD"))
     return drawn
 
 
-def _spreads(scored: TableScores) -> list[dict[str, Any]]:
+def _spreads(scored: TableScores) -> list[_Spread]:
     """The tables of 000 (Tables 1–3): CMS over eCMS, medians and every group, one table per delta."""
     frame = scored.scores[scored.scores["score"] == "cms"]
     tables = []
@@ -122,14 +146,14 @@ def _spreads(scored: TableScores) -> list[dict[str, Any]]:
         parts = list(dict.fromkeys(own["part"]))
         order = values[(delta, "CMS")].sort_values(kind="stable").index
         tables.append(
-            {
-                "delta": delta.removeprefix("delta="),
-                "groups": [part.removeprefix(f"{delta}, ") for part in parts[1:]],
-                "rows": [
+            _Spread(
+                delta=delta.removeprefix("delta="),
+                groups=[part.removeprefix(f"{delta}, ") for part in parts[1:]],
+                rows=[
                     (name, [[_cell(values, name, part, s) for s in ("CMS", "eCMS")] for part in parts])
                     for name in order
                 ],
-            }
+            )
         )
     return tables
 
@@ -139,13 +163,10 @@ def _cell(values: pd.DataFrame, measure: str, part: str, statistic: str) -> str:
     return "–" if np.isnan(value) else f"{value:.3f}"
 
 
-def _failures(scored: TableScores) -> list[tuple[str, list[dict[str, Any]]]]:
+def _failures(scored: TableScores) -> list[tuple[str, list[WorstEnvironment]]]:
     """Per measure, the environments where it fails worst; the measure with the best mean first."""
-    worst = worst_environments(scored, _WORST)
-    if worst is None:
+    rows = environments_by_measure(worst_environments(scored, _WORST))
+    if not rows:
         return []
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for row in worst.to_dict("records"):
-        rows.setdefault(str(row["measure"]), []).append(row)
     table = next(t for t in score_tables(scored) if t.score == "sign_error")
     return [(row["measure"], rows[row["measure"]]) for row in table.rows if row["measure"] in rows]

@@ -6,7 +6,8 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct
 
 from genbench.engine.cells import Cell, Step
 from genbench.engine.readings import READING
@@ -14,10 +15,29 @@ from genbench.engine.store import stored_folder
 from genbench.run.plan import Plan
 from genbench.suites.kind import kind_of
 
-__all__ = ["Forecast", "duration", "estimate"]
+__all__ = ["Forecast", "ForecastDocument", "duration", "estimate"]
 
 _WORKER_START = 2.0
 """Seconds until a worker has imported torch."""
+
+
+class ForecastDocument(Struct, frozen=True, kw_only=True):
+    """What `genbench plan --json` says."""
+
+    suite: str
+    quick: bool
+    steps: list[dict[str, str | int]]
+    """Rows of the table, by column."""
+    cells: int
+    stored: int
+    seconds: float
+    seconds_with: dict[str, float]
+    """Workers to seconds."""
+    workers: int
+    forward_passes: int
+    disk_bytes: int
+    memory_bytes: int
+    missing: list[str]
 
 
 @dataclass(frozen=True)
@@ -51,7 +71,7 @@ class Forecast:
         """Expected wall time with `workers`."""
         return self.seconds_with(self.workers)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, str | int]]:
         """One per step."""
         return [
             {
@@ -93,22 +113,22 @@ class Forecast:
             )
         return lines
 
-    def record(self) -> dict[str, Any]:
+    def document(self) -> ForecastDocument:
         """For `--json`."""
-        return {
-            "suite": self.suite,
-            "quick": self.quick,
-            "steps": self.rows(),
-            "cells": sum(self.cells.values()),
-            "stored": sum(self.stored.values()),
-            "seconds": self.seconds,
-            "seconds_with": {str(n): self.seconds_with(n) for n in (1, 2, 4, 8, 16, 32, 64)},
-            "workers": self.workers,
-            "forward_passes": self.forward_passes,
-            "disk_bytes": self.disk_bytes,
-            "memory_bytes": self.memory_bytes,
-            "missing": self.missing,
-        }
+        return ForecastDocument(
+            suite=self.suite,
+            quick=self.quick,
+            steps=self.rows(),
+            cells=sum(self.cells.values()),
+            stored=sum(self.stored.values()),
+            seconds=self.seconds,
+            seconds_with={str(n): self.seconds_with(n) for n in (1, 2, 4, 8, 16, 32, 64)},
+            workers=self.workers,
+            forward_passes=self.forward_passes,
+            disk_bytes=self.disk_bytes,
+            memory_bytes=self.memory_bytes,
+            missing=self.missing,
+        )
 
 
 def estimate(plan: Plan, store: Path, workers: int | None = None) -> Forecast:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from genbench.scoring.adjust import additive_effects
@@ -25,8 +24,7 @@ _DEALS = 10
 _DRAWS = 1000
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(Struct, frozen=True, omit_defaults=True):
     """The headline sign-error of a baseline, and which measures are better."""
 
     sign_error: float
@@ -39,10 +37,6 @@ class Baseline:
     about: str
     band: list[float] | None = None
     """Of a random baseline: 5 % and 95 % of 1,000 draws."""
-
-    def record(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 _ABOUT = {

@@ -7,8 +7,7 @@ intervals cover it, and pairs of them how small a difference the board tells apa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,16 +79,8 @@ class Calibration:
     smallest_difference: float | None
     """Told apart four times in five; None if no difference here is."""
     cannot_ask: dict[str, str]
-
-    @property
-    def covered(self) -> float | None:
-        """Share of all intervals that hold their sign-error."""
-        total = sum(one.measures for one in self.coverage)
-        return sum(one.share * one.measures for one in self.coverage) / total if total else None
-
-    def record(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {**asdict(self), "covered": self.covered}
+    covered: float | None
+    """Share of all intervals that hold their sign-error."""
 
 
 def calibrate(
@@ -122,7 +113,14 @@ def calibrate(
         power = _power(known, headline, errors, base, measures, generator)
         smallest = _smallest(power)
     clusters = len(np.unique(known.cluster))
-    return Calibration(len(known), clusters, passes, coverage, power, base, smallest, cannot)
+    return Calibration(
+        len(known), clusters, passes, coverage, power, base, smallest, cannot, _covered(coverage)
+    )
+
+
+def _covered(coverage: Sequence[Coverage]) -> float | None:
+    total = sum(one.measures for one in coverage)
+    return sum(one.share * one.measures for one in coverage) / total if total else None
 
 
 def _false_passes(

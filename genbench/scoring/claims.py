@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -34,13 +33,6 @@ class Claims:
         """5 and 95 % of what random numbers score."""
         random = self.baselines.get("baseline_random")
         return None if random is None or random.band is None else (random.band[0], random.band[1])
-
-    def record(self) -> dict[str, Any]:
-        """As JSON values, but for the measures'."""
-        return {
-            "cannot_ask": self.verdict.cannot_ask,
-            "baselines": {name: one.record() for name, one in self.baselines.items()},
-        }
 
 
 def claim(

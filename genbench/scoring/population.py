@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +30,32 @@ __all__ = [
     "SHOWN",
     "Column",
     "PopulationScore",
+    "ScoreNumber",
     "WorstEnvironment",
     "pair_scores",
     "population_scores",
     "scores_frame",
 ]
 
-FIELDS = tuple(name for name in COLUMNS if name != "measure")
-"""Of a number, where the measure is known."""
 _MOST_WORST = 20
+
+
+class ScoreNumber(NamedTuple):
+    """A number of `genbench score`, where the measure is known: a row of its tidy table."""
+
+    score: str
+    target: str
+    part: str
+    statistic: str
+    value: float | None
+    low: float | None
+    high: float | None
+    count: int  # type: ignore[assignment]  # the column has the name of a method of tuples
+    available: int
+    rows: int
+    dropped: int
+    resamples: int
+    note: str
 
 
 @dataclass(frozen=True)
@@ -106,8 +123,8 @@ class PopulationScore:
     available: int
     dropped: int
     """Networks without a reading."""
-    scores: list[tuple[Any, ...]]
-    """Every number, as `FIELDS`; None where there is none."""
+    scores: list[ScoreNumber]
+    """Every number."""
     worst: list[WorstEnvironment]
     resampled: NDArray[np.float64] = field(repr=False, compare=False)
     """`value` in every resample of the seeds, drawn alike for all measures with the same readings; of the
@@ -120,47 +137,37 @@ class PopulationScore:
     @property
     def truth(self) -> str:
         """The target of the headline."""
-        return next((str(row[1]) for row in self.scores if row[0] == "sign_error"), "gap")
+        return next((one.target for one in self.scores if one.score == "sign_error"), "gap")
 
-    def number(self, score: str, statistic: str, part: str = "all", target: str = "") -> dict[str, Any]:
-        """One number with its interval, against the truth unless a target is given; {} if there is none."""
+    def number(self, score: str, statistic: str, part: str = "all", target: str = "") -> ScoreNumber | None:
+        """One number with its interval, against the truth unless a target is given; None if there is none."""
         wanted = (score, target or self.truth, part, statistic)
-        for row in self.scores:
-            if row[:4] == wanted:
-                return dict(zip(FIELDS, row, strict=True))
-        return {}
+        return next((one for one in self.scores if one[:4] == wanted), None)
 
     def by_hyperparameter(self) -> list[AxisErrors]:
         """The sign-error over the environments of every hyperparameter, in the table's order."""
-        names = [row[2] for row in self.scores if row[0] == "sign_error" and row[3] == "mean"]
-        return [self._axis(name) for name in names if name != "all"]
+        means = [one for one in self.scores if one.score == "sign_error" and one.statistic == "mean"]
+        return [self._axis(one) for one in means if one.part != "all"]
 
-    def _axis(self, name: str) -> AxisErrors:
-        found = {s: self.number("sign_error", s, name) for s in ("mean", "p90", "max")}
-        kept, available = found["mean"]["count"], found["mean"]["available"]
-        return AxisErrors(name, kept, available, **{s: number["value"] for s, number in found.items()})
+    def _axis(self, mean: ScoreNumber) -> AxisErrors:
+        p90, largest = (self.number("sign_error", name, mean.part) for name in ("p90", "max"))
+        return AxisErrors(
+            mean.part,
+            mean.count,
+            mean.available,
+            mean.value,
+            None if p90 is None else p90.value,
+            None if largest is None else largest.value,
+        )
 
-    def shown(self, column: Column) -> dict[str, Any]:
+    def shown(self, column: Column) -> ScoreNumber | None:
         """The number of a column of tables; `ood` is the mean over all shifts, where there is one."""
         target = self.truth if column.target == "gap" else column.target
         if target == "ood":
             known = ("gap", self.truth)
-            shifts = [row[1] for row in self.scores if row[0] == "kendall" and row[1] not in known]
+            shifts = [one.target for one in self.scores if one.score == "kendall" and one.target not in known]
             target = "gap_ood_corrupted" if "gap_ood_corrupted" in shifts else next(iter(shifts), "none")
         return self.number(column.score, column.statistic, column.part, target)
-
-    def record(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-            "environments": self.environments,
-            "available": self.available,
-            "dropped": self.dropped,
-            "scores": [list(row) for row in self.scores],
-            "worst": [vars(one) for one in self.worst],
-        }
 
 
 def population_scores(
@@ -195,17 +202,21 @@ def population_scores(
 def _score(
     numbers: pd.DataFrame, environments: pd.DataFrame, resampled: NDArray[np.float64]
 ) -> PopulationScore:
-    rows = [tuple(map(_plain, row)) for row in numbers[list(FIELDS)].itertuples(index=False, name=None)]
-    mean = next(r for r in rows if (r[0], r[2], r[3]) == ("sign_error", "all", "mean"))
-    found = dict(zip(FIELDS, mean, strict=True))
+    fields = list(ScoreNumber._fields)
+    rows = [ScoreNumber(*map(_plain, row)) for row in numbers[fields].itertuples(index=False, name=None)]
+    mean = next(r for r in rows if (r.score, r.part, r.statistic) == ("sign_error", "all", "mean"))
+    # Whoever was resampled has environments: a mean and its interval.
+    assert mean.value is not None
+    assert mean.low is not None
+    assert mean.high is not None
     wrong = environments[environments["sign_error"] > 0.5].head(_MOST_WORST)
     return PopulationScore(
-        value=found["value"],
-        low=found["low"],
-        high=found["high"],
-        environments=found["count"],
-        available=found["available"],
-        dropped=found["dropped"],
+        value=mean.value,
+        low=mean.low,
+        high=mean.high,
+        environments=mean.count,
+        available=mean.available,
+        dropped=mean.dropped,
         scores=rows,
         worst=[
             WorstEnvironment(**{key: _plain(row[key]) for key in WorstEnvironment.__annotations__})

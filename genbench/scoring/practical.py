@@ -6,10 +6,10 @@ What does not depend on a measure is computed once, for all of them; `testbed.tr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from genbench.scoring.pairs import pair_weights
@@ -21,10 +21,12 @@ __all__ = [
     "SLICE_NAMES",
     "STATISTICS",
     "STATISTIC_NAMES",
+    "JudgedModel",
     "Part",
     "PracticalScore",
     "PracticalTruth",
     "Slice",
+    "SliceErrors",
     "WorstPair",
 ]
 
@@ -103,19 +105,6 @@ class PracticalScore:
         """SE of the mean error in one slice, averaged over families."""
         return float(np.mean([p.value for p in self.parts if p.slice == name and p.statistic == HEADLINE]))
 
-    def record(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-            "noise_aware": self.noise_aware,
-            "pairs": self.pairs,
-            "dropped": self.dropped,
-            "parts": [asdict(part) for part in self.parts],
-            "worst": [asdict(pair) for pair in self.worst],
-        }
-
 
 @dataclass(frozen=True)
 class Slice:
@@ -127,6 +116,29 @@ class Slice:
     """Statistic to d, (models,)."""
     resampled: dict[str, Array]
     """Statistic to d under each resample, (resamples, models)."""
+
+
+class SliceErrors(Struct, frozen=True):
+    """`STATISTICS` over classes of a model's held-out error in a slice."""
+
+    mean: float
+    sd: float
+    p10: float
+
+
+class JudgedModel(Struct, frozen=True):
+    """What is known of a model: its size, and its errors in every one of `SLICES`."""
+
+    family: str
+    weights: float
+    robustness: SliceErrors
+    zero_shot: SliceErrors
+
+    def error(self, name: str) -> float:
+        """The one that headlines are judged by, in a slice."""
+        errors: SliceErrors = getattr(self, name)
+        headline: float = getattr(errors, HEADLINE)
+        return headline
 
 
 @dataclass(frozen=True)
@@ -198,23 +210,19 @@ class PracticalTruth:
             shares[key] = float(np.mean(np.abs(difference) > 1.96 * noise)) if len(first) else float("nan")
         return shares
 
-    def record(self) -> dict[str, dict[str, Any]]:
+    def known(self) -> dict[str, JudgedModel]:
         """Model to its family, weights and marginals."""
         return {
-            model: {
-                "family": family,
-                "weights": self.weights[model],
-                **{
-                    name: {
-                        statistic: float(self.slices[family, name].truth[statistic][i])
-                        for statistic in STATISTICS
-                    }
-                    for name in SLICES
-                },
-            }
+            model: JudgedModel(
+                family, self.weights[model], *(self._errors(family, name, place) for name in SLICES)
+            )
             for family, models in self.models.items()
-            for i, model in enumerate(models)
+            for place, model in enumerate(models)
         }
+
+    def _errors(self, family: str, name: str, place: int) -> SliceErrors:
+        truth = self.slices[family, name].truth
+        return SliceErrors(*(float(truth[statistic][place]) for statistic in STATISTICS))
 
 
 def _errors(claimed: Array, difference: Array) -> Array:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from genbench.scoring.bootstrap import RESAMPLES
@@ -22,6 +23,7 @@ __all__ = [
     "BoardVerdict",
     "Headlines",
     "MeasureVerdict",
+    "VerdictDocument",
     "headlines",
     "holm",
     "judge",
@@ -47,6 +49,17 @@ class Answer:
     """The same after Holm over the measures of the board."""
 
 
+class VerdictDocument(Struct, frozen=True):
+    """What may be claimed of a measure, as `--json` has it; the sign-error is the answer about chance."""
+
+    sign_error: float | None
+    low: float | None
+    high: float | None
+    rank: int | None
+    questions: dict[str, Answer]
+    verdict: list[str]
+
+
 @dataclass(frozen=True)
 class MeasureVerdict:
     """What may be claimed of a measure."""
@@ -59,17 +72,10 @@ class MeasureVerdict:
     dropped: int = 0
     """Networks without a reading."""
 
-    def record(self) -> dict[str, Any]:
-        """As JSON values."""
+    def document(self) -> VerdictDocument:
+        """As `--json` has it."""
         chance = self.questions["chance"]
-        return {
-            "sign_error": chance.value,
-            "low": chance.low,
-            "high": chance.high,
-            "rank": self.rank,
-            "questions": {name: vars(answer) for name, answer in self.questions.items()},
-            "verdict": self.verdict,
-        }
+        return VerdictDocument(chance.value, chance.low, chance.high, self.rank, self.questions, self.verdict)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
+
+from genbench.display.tables import Shown
 from genbench.errors import UserError
 from genbench.packs.pack import Pack
 from genbench.suites.claims import find_claims
@@ -14,10 +17,16 @@ from genbench.suites.result import Judged, MeasureResult
 from genbench.suites.suite import Suite
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from genbench.scoring.known_networks import KnownNetworks
     from genbench.suites.pages import Pages
 
-__all__ = ["Evidence", "ScoreColumn"]
+__all__ = ["Evidence", "Fact", "Facts", "Family", "PublicNetwork", "ScoreColumn"]
+
+Fact = None | bool | int | float | str | list["Fact"] | Mapping[str, "Fact"]
+Facts = Mapping[str, Fact]
+"""What is known of a network, as JSON values, where only a suite says what there is to know."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,24 @@ class ScoreColumn:
         return str(value) if isinstance(value, int) else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
 
 
+class PublicNetwork(Struct, frozen=True):
+    """What may be told of a network before it is judged, never a held-out truth. A kind has fields
+    `architecture`, `weights`, `settings`, `train_loss`, `train_accuracy`, as far as known, and `judged` where
+    some networks are not."""
+
+
+class Family(Protocol):
+    """Networks of one family in suites that have cubes."""
+
+    @property
+    def cube(self) -> xr.Dataset:
+        """Error and kappa over zero-shot share, SSIM and model size."""
+
+    @property
+    def trade_off(self) -> Any:
+        """Its trade-off point."""
+
+
 @dataclass(frozen=True)
 class Evidence(ABC):
     """A suite, and what its networks did on held-out data."""
@@ -53,8 +80,8 @@ class Evidence(ABC):
 
     @property
     @abstractmethod
-    def known(self) -> Mapping[str, Mapping[str, Any]]:
-        """Network to what is known of it, as JSON values: truths, size, training. In the suite's order."""
+    def known(self) -> Mapping[str, Struct | Facts]:
+        """Network to what is known of it: truths, size, training. In the suite's order."""
 
     @property
     def networks(self) -> list[str]:
@@ -89,14 +116,13 @@ class Evidence(ABC):
     def pages(self, judged: Judged) -> Pages:
         """How all this looks."""
 
-    def table(self, results: Sequence[MeasureResult]) -> list[dict[str, Any]] | None:
+    def table(self, results: Sequence[MeasureResult]) -> list[dict[str, Shown]] | None:
         """One row per network for `genbench score`; None where a suite's truths are no such table."""
         return None
 
-    def public(self) -> Mapping[str, Mapping[str, Any]]:
-        """Network to what may be told of it before it is judged, as JSON values: `architecture`, `weights`,
-        `settings`, `train_loss`, `train_accuracy`, as far as known; never a held-out truth."""
-        return {name: {} for name in self.networks}
+    def public(self) -> Mapping[str, PublicNetwork]:
+        """Network to what may be told of it before it is judged."""
+        return {name: PublicNetwork() for name in self.networks}
 
     def known_networks(self) -> KnownNetworks:
         """The networks that measures are judged on, as the questions of a board take them."""
@@ -105,7 +131,7 @@ class Evidence(ABC):
             "sign-errors alone, which `genbench run` shows"
         )
 
-    def families(self) -> Mapping[str, Any]:
+    def families(self) -> Mapping[str, Family]:
         """Family to its cube and trade-off point, of suites that have such; see `Kind.require_cubes`."""
         return {}
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from genbench.engine.store import Store
+from genbench.engine.store import Origin, Store
 from genbench.errors import UserError
-from genbench.packs.build import new_pack
+from genbench.packs.build import PackHead, new_pack
 from genbench.packs.pack import MANIFEST, PACKS, Pack, read_pack
 from genbench.suites.evidence import Evidence
 from genbench.suites.kind import kind_of
@@ -42,11 +40,11 @@ def pack_in(folder: Path, suite: Suite) -> Pack:
 
 
 def build_pack(
-    suite: Suite, plan: EvidencePlan, store: Store, target: Path, provenance: Mapping[str, Any], version: int
+    suite: Suite, plan: EvidencePlan, store: Store, target: Path, provenance: Origin, version: int
 ) -> None:
     """Write the networks and truths of a finished plan, made from nothing; `target` appears whole."""
-    about = {"suite": suite.name, "version": version, "summary": suite.summary, "evidence": suite.content()}
-    with new_pack(target, about, provenance) as draft:
+    head = PackHead(suite.name, version, suite.summary, suite.content())
+    with new_pack(target, head, provenance) as draft:
         kind_of(suite).fill_pack(draft, plan, store)
 
 

@@ -13,9 +13,14 @@ from msgspec import Meta
 from genbench.errors import UserError
 
 __all__ = [
-    "Count", "Flag", "NotNegative", "Positive", "Table", "Text", "Whole", "check", "check_keys", "distinct",
-    "integer", "known_keys", "one_of", "table",
+    "Count", "Flag", "Forms", "NotNegative", "Positive", "Table", "Text", "Toml", "Whole", "check",
+    "check_keys", "distinct", "integer", "known_keys", "one_of", "table",
 ]  # fmt: skip
+
+Toml = Mapping[str, Any]
+"""A suite's file or one of its tables, as TOML has it: anything, until a `Table` has read it."""
+Forms = Mapping[str, Any]
+"""Key to the type of its value, which Python has no type for."""
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,19 +30,19 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     @classmethod
-    def types(cls) -> dict[str, Any]:
+    def types(cls) -> Forms:
         """Key to type, with its bounds."""
         return get_type_hints(cls, include_extras=True)
 
     @classmethod
-    def read(cls, path: Path, content: Mapping[str, Any], name: str) -> Self:
+    def read(cls, path: Path, content: Toml, name: str) -> Self:
         """The table `name` of a suite; a `UserError` if it is not as the annotations say."""
         found, types = table(path, content, name), cls.types()
         known_keys(path, name, found, types)
         check_keys(path, name, found, types, [f.name for f in msgspec.structs.fields(cls) if not f.required])
         return msgspec.convert(found, cls)
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Toml:
         """What it says, as JSON values."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
@@ -68,7 +73,7 @@ _not_negative = Meta(ge=0, description="a number of at least 0")
 NotNegative = Annotated[int, _not_negative] | Annotated[float, _not_negative]
 
 
-def table(path: Path, content: Mapping[str, Any], name: str) -> dict[str, Any]:
+def table(path: Path, content: Toml, name: str) -> Toml:
     """The table `name` of a suite."""
     found = content.get(name)
     if not isinstance(found, dict):
@@ -86,9 +91,7 @@ def known_keys(path: Path, table: str, found: Iterable[str], known: Iterable[str
             raise UserError(f"{path}: {unknown_name('key', where, names, 'genbench suites')}")
 
 
-def check_keys(
-    path: Path, table: str, found: Mapping[str, Any], types: Mapping[str, Any], optional: Collection[str] = ()
-) -> None:
+def check_keys(path: Path, table: str, found: Toml, types: Forms, optional: Collection[str] = ()) -> None:
     """Refuse missing keys and wrong values."""
     for name, wanted in types.items():
         if name in found:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec import Struct, to_builtins
+
 from genbench.engine.cells import Cell, Outcome
 from genbench.engine.store import Store
 from genbench.errors import UserError
@@ -19,8 +21,9 @@ from genbench.packs.manifest import Manifest
 from genbench.packs.pack import Pack
 from genbench.plugin.registry import load_registry
 from genbench.suites.evidence import Evidence
+from genbench.suites.fields import Toml
 from genbench.suites.plan import CellForecast, EvidencePlan
-from genbench.suites.suite import Suite
+from genbench.suites.suite import Suite, SuiteFields
 
 __all__ = ["INTERVAL_TOLERANCES", "Kind", "kind_of", "load_kind"]
 
@@ -40,8 +43,8 @@ class Kind(ABC):
     """Of its packs."""
     reading_seconds: ClassVar[float] = 0.5
     """Of a usual measure on one of its networks, until the store has a history of its own."""
-    score_type: ClassVar[type]
-    """Of `Score.record()`, for the schema of records; a msgspec type."""
+    score_type: ClassVar[type[Struct]]
+    """Of `recorded`, for the schema of records."""
 
     slow_scores: ClassVar[bool] = False
     """Whether scores of recorded measures are better kept than computed again in every run."""
@@ -51,7 +54,7 @@ class Kind(ABC):
     # -- suite -------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def read(self, path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> Suite:
+    def read(self, path: Path, content: Toml, common: SuiteFields) -> Suite:
         """The suite in a TOML file; `common` are the fields of `Suite`."""
 
     # -- networks and truths -----------------------------------------------------------------------------
@@ -97,9 +100,13 @@ class Kind(ABC):
 
     # -- records -----------------------------------------------------------------------------------------
 
-    def comparable(self, score: Mapping[str, Any]) -> Any:
+    @abstractmethod
+    def recorded(self, score: Any) -> Struct:
+        """A score as a record keeps it: of `score_type`."""
+
+    def comparable(self, score: Any) -> Any:
         """A recorded score in which every number has a name, so that two can be compared field by field."""
-        return score
+        return to_builtins(score)
 
 
 def kind_of(suite: Suite) -> Kind:

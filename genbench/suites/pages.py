@@ -7,10 +7,12 @@ rest. A kind that overrides only the abstract parts has plain but complete pages
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import Struct
 
 from genbench.display.names import reading_note
 from genbench.display.scatter import Point, ScatterPanel, reading_scatter
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from genbench.suites.evidence import Evidence
 
-__all__ = ["NetworkColumn", "Pages"]
+__all__ = ["NetworkColumn", "NetworksPage", "Nothing", "PageReading", "Pages", "ReadingsPage", "Section"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,43 @@ class NetworkColumn:
     """What a page says instead of the label."""
     truth: bool = True
     """Whether it is what readings should predict."""
+
+
+class Nothing(Struct, frozen=True):
+    """What a page or document has to say beside what all kinds have, where that is nothing."""
+
+
+class Section(Struct, frozen=True, kw_only=True):
+    """A part of a run's page about the evidence; a kind adds what its fragment shows."""
+
+    id: str
+    name: str
+
+
+class NetworksPage(Struct, frozen=True, kw_only=True):
+    """An evidence page that lists networks."""
+
+    packed: list[tuple[str, str]]
+    networks: list[str]
+    columns: list[NetworkColumn]
+
+
+class PageReading(Struct, frozen=True, kw_only=True):
+    """A row of a measure's page."""
+
+    network: str
+    value: str
+    status: str
+    reason: str
+
+
+class ReadingsPage(Struct, frozen=True, kw_only=True):
+    """A measure's page that lists readings."""
+
+    readings: list[PageReading]
+    columns: list[NetworkColumn]
+    figure: Struct | None = None
+    """What `assets/figures.js` draws; every measure's page has one or None."""
 
 
 class Pages(ABC):
@@ -110,16 +149,16 @@ class Pages(ABC):
         """On a terminal: what could not be computed, and why."""
         return [f"no scores of the papers: {self.judged.note}"] if self.judged.note else []
 
-    def document(self, table: Path | None) -> dict[str, Any]:
-        """What `genbench run --json` says beside what all kinds have."""
-        return {}
+    def document(self, table: Path | None) -> Struct:
+        """What `genbench run --json` says beside what all kinds have: fields of the same document."""
+        return Nothing()
 
-    def run_measure(self, result: MeasureResult) -> dict[str, Any]:
-        """What the fragment about a measure shows."""
-        return {}
+    def run_measure(self, result: MeasureResult) -> Struct:
+        """What the fragment about a measure shows: `m.own` in its template."""
+        return Nothing()
 
-    def run_evidence(self) -> list[dict[str, Any]]:
-        """Sections of the fragment about the evidence; each has an `id` and a `name`."""
+    def run_evidence(self) -> Sequence[Section]:
+        """Sections of the fragment about the evidence."""
         return []
 
     def provenance(self) -> list[tuple[str, str]]:
@@ -132,30 +171,30 @@ class Pages(ABC):
         """What the pages of a suite share; by path below its folder."""
         return {}
 
-    def board_page(self) -> dict[str, Any]:
-        """What the kind's own template of a board shows below the table."""
-        return {}
+    # The fields of these are names in the kind's own templates.
 
-    def evidence_page(self) -> dict[str, Any]:
-        """What the measures are judged against."""
-        return {
-            "packed": self.packed(),
-            "networks": self.evidence.networks,
-            "columns": self.network_columns,
-        }
+    def board_page(self) -> Struct:
+        """What the template of a board shows below the table."""
+        return Nothing()
 
-    def measure_page(self, result: MeasureResult) -> dict[str, Any]:
-        """How one measure did."""
+    def evidence_page(self) -> Struct:
+        """What the measures are judged against; every such page has a field `packed`."""
+        return NetworksPage(
+            packed=self.packed(), networks=self.evidence.networks, columns=self.network_columns
+        )
+
+    def measure_page(self, result: MeasureResult) -> Struct:
+        """How one measure did; every such page has a field `figure`."""
         readings = [
-            {
-                "network": network,
-                "value": "" if outcome.value is None else f"{outcome.value:.6g}",
-                "status": str(outcome.status).replace("_", " "),
-                "reason": reading_note(outcome),
-            }
+            PageReading(
+                network=network,
+                value="" if outcome.value is None else f"{outcome.value:.6g}",
+                status=str(outcome.status).replace("_", " "),
+                reason=reading_note(outcome),
+            )
             for network, outcome in result.outcomes.items()
         ]
-        return {"figure": None, "readings": readings, "columns": self.network_columns}
+        return ReadingsPage(readings=readings, columns=self.network_columns)
 
     def packed(self) -> list[tuple[str, str]]:
         """Where the evidence comes from."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
+
 from genbench.engine.cells import Outcome
 from genbench.plugin.contract import MeasureInfo
 from genbench.plugin.registry import BUILT_IN, Source
@@ -41,9 +43,6 @@ class Score(Protocol):
     def ties_with(self, other: Any) -> bool:
         """Whether the evidence cannot tell this score from another of the same kind."""
 
-    def record(self) -> dict[str, Any]:
-        """As JSON values: what a result record holds."""
-
 
 @dataclass(frozen=True)
 class Headline:
@@ -70,8 +69,8 @@ class MeasureResult:
     """Network to reading."""
     score: Any = None
     """A `Score`; None where there are too few readings, or none was computed yet."""
-    recorded: Mapping[str, Any] | None = None
-    """Of a reference: its score as recorded, which need not be computed again."""
+    recorded: Struct | None = None
+    """Of a reference: its score as recorded (`Kind.score_type`), which need not be computed again."""
     answers: Mapping[str, Mapping[str, float | None]] | None = None
     """Of a reference: question to its recorded value, ends of its interval and p."""
     reference: bool = False

@@ -8,14 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from genbench.errors import UserError
 from genbench.keys import derive_seed
 from genbench.plugin.registry import load_registry
-from genbench.suites.fields import Text, check, check_keys, known_keys, one_of, table
+from genbench.suites.fields import Text, Toml, check, check_keys, known_keys, one_of, table
 
-__all__ = ["Suite", "load_suite", "read_suite"]
+__all__ = ["Suite", "SuiteFields", "load_suite", "read_suite"]
 
 _DEFAULT_KIND = "population"
 
@@ -32,8 +32,8 @@ class Suite(ABC):
     path: Path
     quick: bool = False
     """Whether this is the small subset that `--quick` runs."""
-    quick_changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    quick_changes: Mapping[str, Toml] = field(default_factory=dict)
+    changes: Toml = field(default_factory=dict)
     """What options on the command line replaced: "testbed.kappa" to value."""
 
     @property
@@ -42,12 +42,12 @@ class Suite(ABC):
         """How many networks it has."""
 
     @abstractmethod
-    def content(self) -> dict[str, Any]:
+    def content(self) -> Toml:
         """Everything that determines its networks and their truths."""
 
-    def plain_content(self) -> dict[str, Any]:
+    def plain_content(self) -> Toml:
         """The content as JSON would give it back, so that it compares with that of a pack."""
-        copied: dict[str, Any] = json.loads(json.dumps(self.content()))
+        copied: Toml = json.loads(json.dumps(self.content()))
         return copied
 
     @property
@@ -75,11 +75,22 @@ class Suite(ABC):
         return [*own, dict(self.changes)] if self.changes else own
 
 
+class SuiteFields(TypedDict):
+    """The fields of every suite, for the kind that adds its own."""
+
+    name: str
+    summary: str
+    path: Path
+    quick: bool
+    quick_changes: Mapping[str, Toml]
+    changes: Toml
+
+
 def _shown(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def load_suite(spec: str, *, quick: bool = False, changes: Mapping[str, Any] | None = None) -> Suite:
+def load_suite(spec: str, *, quick: bool = False, changes: Toml | None = None) -> Suite:
     """The suite called `spec`, or the one in the file `spec` if it ends in .toml."""
     if spec.endswith(".toml"):
         path = Path(spec)
@@ -90,12 +101,12 @@ def load_suite(spec: str, *, quick: bool = False, changes: Mapping[str, Any] | N
     return read_suite(path, quick=quick, changes=changes)
 
 
-def read_suite(path: Path, *, quick: bool = False, changes: Mapping[str, Any] | None = None) -> Suite:
+def read_suite(path: Path, *, quick: bool = False, changes: Toml | None = None) -> Suite:
     """Read and check the suite in `path`, with values replaced by `changes` ("table.key" to value)."""
     from genbench.suites.kind import load_kind
 
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content: Toml = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as problem:
         raise UserError(f"{path} is not valid TOML: {problem}") from problem
     except UnicodeDecodeError as problem:
@@ -113,14 +124,14 @@ def read_suite(path: Path, *, quick: bool = False, changes: Mapping[str, Any] | 
     kind = load_kind(content.get("kind", _DEFAULT_KIND))
     known_keys(path, "", content, [*top, *kind.tables, "quick"])
     check_keys(path, "", content, top)
-    common = {
-        "name": content["name"],
-        "summary": content["summary"],
-        "path": path,
-        "quick": quick,
-        "quick_changes": quick_changes,
-        "changes": dict(changes or {}),
-    }
+    common = SuiteFields(
+        name=content["name"],
+        summary=content["summary"],
+        path=path,
+        quick=quick,
+        quick_changes=quick_changes,
+        changes=dict(changes or {}),
+    )
     return kind.read(path, content, common)
 
 
@@ -129,7 +140,7 @@ def _kinds() -> list[str]:
     return [_DEFAULT_KIND, *sorted(load_registry().suite_kinds.keys() - {_DEFAULT_KIND})]
 
 
-def _changed(content: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+def _changed(content: Toml, key: str, value: object) -> Toml:
     section, dot, name = key.partition(".")
     if not dot or not name:
         raise UserError(f"--set {key}=…: write TABLE.KEY=VALUE, for example testbed.kappa=cohen")
@@ -137,7 +148,7 @@ def _changed(content: dict[str, Any], key: str, value: object) -> dict[str, Any]
     return {**content, section: {**(found if isinstance(found, dict) else {}), name: value}}
 
 
-def _merged(path: Path, content: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(path: Path, content: Toml, changes: Toml) -> Toml:
     if not changes:
         raise UserError(f"{path} has no [quick] table, so this suite has no --quick subset")
     merged = dict(content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import to_builtins
@@ -20,6 +20,7 @@ from genbench.testbed.step_types import (
     NoiseResult,
     TradeOffInputs,
 )
+from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -109,9 +110,9 @@ def chosen_cube(file: Path, kappa: str, backbones: Sequence[str]) -> xr.Dataset:
     return only(with_kappa(read_cube(file), kappa), backbones)
 
 
-def trade_off_point(inputs: TradeOffInputs, parents: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def trade_off_point(inputs: TradeOffInputs, parents: Mapping[str, Path], out: Path) -> TradeOff:
     """The trade-off point of a cube (004 Eq. 4)."""
     from genbench.testbed.tradeoff import trade_off
 
     data = chosen_cube(parents["cube"] / CUBE_FILE, inputs.kappa, inputs.backbones)
-    return trade_off(data, inputs.scales, inputs.weights).record()
+    return trade_off(data, inputs.scales, inputs.weights)

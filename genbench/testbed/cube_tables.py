@@ -6,21 +6,22 @@ import itertools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
+from msgspec import Struct
 
 from genbench.display.names import short_count, short_name
-from genbench.display.tables import print_table
+from genbench.display.tables import Shown, print_table
 from genbench.errors import UserError
 from genbench.scoring.practical import SLICE_NAMES
+from genbench.suites.evidence import Family
 from genbench.testbed.cube import AXES, DIMS, STATISTICS, marginals, slices, write_cube
+from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
     import xarray as xr
-
-    from genbench.testbed.evidence import FamilyCube
 
 __all__ = [
     "check_export",
@@ -40,9 +41,7 @@ _SHORT = {
 # -- on a terminal -----------------------------------------------------------------------------------
 
 
-def show_cube(
-    name: str, evidence: FamilyCube, resolved: Mapping[tuple[str, str], float], *, full: bool
-) -> None:
+def show_cube(name: str, evidence: Family, resolved: Mapping[tuple[str, str], float], *, full: bool) -> None:
     """Models on clean images of seen classes and in both slices, the marginals, what can be told apart."""
     cube = evidence.cube
     _show_models(name, cube)
@@ -112,7 +111,7 @@ def _show_marginals(name: str, cube: xr.Dataset) -> None:
 def _show_grid(name: str, cube: xr.Dataset) -> None:
     rows = [
         {
-            "model": short_name(row["model"]),
+            "model": short_name(str(row["model"])),
             "zero-shot": f"{row['zero_shot']:.3f}",
             "SSIM": f"{row['ssim']:.2f}",
             **{_SHORT[s]: f"{row[s]:.3f}" for s in STATISTICS},
@@ -130,47 +129,75 @@ def _percent(share: float) -> str:
 # -- as JSON -----------------------------------------------------------------------------------------
 
 
-def cube_record(name: str, evidence: FamilyCube, resolved: Mapping[tuple[str, str], float]) -> dict[str, Any]:
+Nested = float | str | None | list["Nested"]
+"""An array as lists in lists; None where it has no number."""
+
+
+class ClassArray(Struct, frozen=True):
+    """Something known of every class."""
+
+    dims: list[str]
+    values: Nested
+
+
+class CubeDocument(Struct, frozen=True, kw_only=True):
+    """A cube as `genbench cube --json` has it."""
+
+    family: str
+    coordinates: dict[str, Nested]
+    dims: list[str]
+    """Of `statistics`."""
+    statistics: dict[str, Nested]
+    per_class: dict[str, ClassArray]
+    marginals: dict[str, dict[str, Nested]]
+    """By axis and statistic."""
+    slices: dict[str, dict[str, Nested]]
+    resolved: dict[str, float | None]
+    """Slice to the share of pairs that differ by more than noise; None where there are no pairs."""
+    trade_off: TradeOff
+    provenance: dict[str, str | int | float]
+
+
+def cube_record(name: str, evidence: Family, resolved: Mapping[tuple[str, str], float]) -> CubeDocument:
     """Everything a cube holds but its arrays over images; null where a class is not part of a cell."""
     cube = evidence.cube.drop_dims("image", errors="ignore")
     curves, both = marginals(cube), slices(cube)
-    return {
-        "family": name,
-        "coordinates": {str(key): _plain(cube[key]) for key in cube.coords},
-        "dims": list(DIMS),
-        "statistics": {key: _plain(cube[key]) for key in STATISTICS},
-        "per_class": {
-            str(key): {"dims": list(map(str, cube[key].dims)), "values": _plain(cube[key])}
+    return CubeDocument(
+        family=name,
+        coordinates={str(key): _plain(cube[key]) for key in cube.coords},
+        dims=list(DIMS),
+        statistics={key: _plain(cube[key]) for key in STATISTICS},
+        per_class={
+            str(key): ClassArray(list(map(str, cube[key].dims)), _plain(cube[key]))
             for key in cube.data_vars
             if key not in STATISTICS
         },
-        "marginals": {
+        marginals={
             axis: {key: _plain(curves[dim][key]) for key in STATISTICS}
             for dim, axis in zip(DIMS, AXES, strict=True)
         },
-        "slices": {key: {s: _plain(both[key][s]) for s in STATISTICS} for key in SLICE_NAMES},
-        "resolved": {
-            key: None if np.isnan(resolved[name, key]) else resolved[name, key] for key in SLICE_NAMES
-        },
-        "trade_off": evidence.trade_off.record(),
-        "provenance": dict(cube.attrs),
-    }
+        slices={key: {s: _plain(both[key][s]) for s in STATISTICS} for key in SLICE_NAMES},
+        resolved={key: None if np.isnan(resolved[name, key]) else resolved[name, key] for key in SLICE_NAMES},
+        trade_off=evidence.trade_off,
+        provenance=dict(cube.attrs),
+    )
 
 
-def _plain(array: xr.DataArray) -> Any:
+def _plain(array: xr.DataArray) -> Nested:
     """As nested lists of what JSON knows; it has no NaN."""
     values = array.values
     if values.dtype.kind == "f":
         known = np.isfinite(values)
         values = values.astype(object)
         values[~known] = None
-    return values.tolist()
+    plain: Nested = values.tolist()
+    return plain
 
 
 # -- as files ----------------------------------------------------------------------------------------
 
 
-def grid_rows(cube: xr.Dataset) -> list[dict[str, Any]]:
+def grid_rows(cube: xr.Dataset) -> list[dict[str, Shown]]:
     """One row per grid point: model, coordinates and the six statistics."""
     extra = [key for key in ("unseen_classes", "achieved_ssim") if key in cube.coords]
     places = [range(cube.sizes[dim]) for dim in ("model", "zero_shot", "ssim")]
@@ -178,7 +205,7 @@ def grid_rows(cube: xr.Dataset) -> list[dict[str, Any]]:
     rows = []
     for k, i, j in itertools.product(*places):
         at = {"zero_shot": i, "ssim": j, "model": k}
-        row: dict[str, Any] = {"model": str(cube["model"].values[k])}
+        row: dict[str, Shown] = {"model": str(cube["model"].values[k])}
         row |= {key: cube[key].values[at[str(cube[key].dims[0])]].item() for key in (*AXES, *extra)}
         row |= {key: array[i, j, k].item() for key, array in arrays.items()}
         rows.append(row)
@@ -197,7 +224,7 @@ def check_export(path: Path) -> None:
         _need_openpyxl()
 
 
-def export_cubes(families: Mapping[str, FamilyCube], path: Path) -> list[Path]:
+def export_cubes(families: Mapping[str, Family], path: Path) -> list[Path]:
     """Write cubes and return the files: a workbook has a sheet per family.
 
     netCDF and CSV hold one cube each, so that `genbench tradeoff --cube` can read them back; of several
@@ -261,7 +288,7 @@ def _file_name(family: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in family)
 
 
-def write_figures(families: Mapping[str, FamilyCube], folder: Path) -> list[Path]:
+def write_figures(families: Mapping[str, Family], folder: Path) -> list[Path]:
     """Of every family: its marginals with the trade-off point, and heat maps of mean error and mean kappa."""
     from genbench.display.figures import write_png
     from genbench.testbed.cube_figures import heat_maps, marginal_figure

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from genbench.scoring.practical import HEADLINE, SLICES, PracticalScore, PracticalTruth
-from genbench.suites.evidence import Evidence, ScoreColumn
+from msgspec import Struct
+
+from genbench.scoring.practical import HEADLINE, SLICES, JudgedModel, PracticalScore, PracticalTruth
+from genbench.suites.evidence import Evidence, PublicNetwork, ScoreColumn
+from genbench.suites.fields import Toml
 from genbench.suites.result import Judged, MeasureResult
 from genbench.testbed.suite import TestbedSuite
 from genbench.testbed.tradeoff_point import TradeOff
@@ -19,11 +22,31 @@ if TYPE_CHECKING:
     from genbench.scoring.known_networks import KnownNetworks
     from genbench.testbed.pages import TestbedPages
 
-__all__ = ["FamilyCube", "TestbedEvidence"]
+__all__ = ["FamilyCube", "PublicBackbone", "TestbedEvidence", "Training"]
 
-_TRAINING = ("train_loss", "train_accuracy", "epochs")
 _DIGITS = 6
 """Of a trade-off point that is solved here: solvers on two machines agree to fewer than a float has."""
+
+
+class Training(Struct, frozen=True):
+    """How the adaptation of a network ended, as far as known."""
+
+    train_loss: float | None = None
+    train_accuracy: float | None = None
+    epochs: int | None = None
+
+
+class PublicBackbone(PublicNetwork, frozen=True):
+    """A network, and how its adaptation was set and ended."""
+
+    family: str
+    architecture: str
+    weights: int
+    settings: Toml
+    train_loss: float | None
+    train_accuracy: float | None
+    epochs: int | None
+    judged: bool = True
 
 
 @dataclass(frozen=True)
@@ -45,8 +68,8 @@ class TestbedEvidence(Evidence):
     """By family."""
     solved: Mapping[str, TradeOff] | None = None
     """Family to its trade-off point, where cells found it."""
-    training: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Network to how its adaptation ended: `train_loss`, `train_accuracy`, `epochs`; as far as known."""
+    training: Mapping[str, Training] = field(default_factory=dict)
+    """Network to how its adaptation ended."""
 
     @cached_property
     def trade_offs(self) -> Mapping[str, TradeOff]:
@@ -73,9 +96,9 @@ class TestbedEvidence(Evidence):
         return practical_truth(self.cubes, seed=self.suite.bootstrap_seed)
 
     @cached_property
-    def known(self) -> Mapping[str, Mapping[str, Any]]:
+    def known(self) -> Mapping[str, JudgedModel]:
         """Backbone to its family, weights and marginals."""
-        return self.truth.record()
+        return self.truth.known()
 
     @property
     def networks(self) -> list[str]:
@@ -125,21 +148,18 @@ class TestbedEvidence(Evidence):
         """Practical sign-errors."""
         return Judged([replace(one, score=self.truth.score(_oriented(one))) for one in results])
 
-    def public(self) -> dict[str, dict[str, Any]]:
+    def public(self) -> dict[str, PublicBackbone]:
         """Network to its backbone, weights, and how its adaptation was set and ended."""
         settings = self.suite.adapt.given()
-        return {
-            name: {
-                "family": family,
-                "architecture": name,
-                "weights": int(self.truth.weights[name]),
-                "settings": settings,
-                **{key: self.training.get(name, {}).get(key) for key in _TRAINING},
-                "judged": True,
-            }
-            for family, members in self.truth.models.items()
-            for name in members
-        }
+        found = {}
+        for family, members in self.truth.models.items():
+            for name in members:
+                ended = self.training.get(name, Training())
+                weights = int(self.truth.weights[name])
+                found[name] = PublicBackbone(
+                    family, name, weights, settings, ended.train_loss, ended.train_accuracy, ended.epochs
+                )
+        return found
 
     def known_networks(self) -> KnownNetworks:
         """All networks, with the truths of both slices and their resamples."""
@@ -150,8 +170,10 @@ class TestbedEvidence(Evidence):
         truth = self.truth
         families = list(truth.models)
         names = [name for members in truth.models.values() for name in members]
-        training = [self.training.get(name, {}) for name in names]
-        known = all(key in one for one in training for key in _TRAINING)
+        training = [self.training.get(name, Training()) for name in names]
+        losses = [one.train_loss for one in training if one.train_loss is not None]
+        errors = [1 - one.train_accuracy for one in training if one.train_accuracy is not None]
+        known = len(losses) == len(errors) == len(names)
         return KnownNetworks(
             names=tuple(names),
             truths=np.stack(
@@ -166,8 +188,8 @@ class TestbedEvidence(Evidence):
             architecture=np.arange(len(names)),
             combo=np.arange(len(names)),
             weights=np.array([truth.weights[name] for name in names], dtype=np.float64),
-            training_loss=np.array([one["train_loss"] for one in training]) if known else None,
-            training_error=np.array([1 - one["train_accuracy"] for one in training]) if known else None,
+            training_loss=np.array(losses) if known else None,
+            training_error=np.array(errors) if known else None,
             drawn_truths=np.stack(
                 [
                     np.concatenate(

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
+
+import msgspec
 
 from genbench.engine.cells import Cell, Outcome, Status
 from genbench.engine.store import Store
 from genbench.errors import UserError
 from genbench.packs.build import Comparison, Draft
 from genbench.packs.pack import Pack
+from genbench.scoring.practical import PracticalScore
+from genbench.suites.fields import Toml
 from genbench.suites.kind import INTERVAL_TOLERANCES, Kind
 from genbench.suites.plan import CellForecast
-from genbench.testbed.evidence import TestbedEvidence
+from genbench.suites.suite import SuiteFields
+from genbench.testbed.evidence import TestbedEvidence, Training
 from genbench.testbed.manifest import TestbedManifest
 from genbench.testbed.plan import ADAPTED, FEATURES, JUDGED, NOISE, TestbedPlan, plan_testbed
-from genbench.testbed.score_record import PracticalRecord
+from genbench.testbed.score_record import PracticalRecord, practical_record
 from genbench.testbed.suite import TestbedSuite, read_testbed
 from genbench.testbed.tradeoff_point import TradeOff
 
@@ -39,7 +44,7 @@ class TestbedKind(Kind):
     # Sureness is in standard deviations of a bootstrap, as intervals are.
     tolerances: ClassVar[Mapping[str, float]] = {**INTERVAL_TOLERANCES, "certainty": 5e-3}
 
-    def read(self, path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> TestbedSuite:
+    def read(self, path: Path, content: Toml, common: SuiteFields) -> TestbedSuite:
         """Tables [data], [testbed] and [adapt]."""
         return read_testbed(path, content, common)
 
@@ -70,10 +75,14 @@ class TestbedKind(Kind):
         for name, family in plan.families.items():
             file = store.folder(family.cube.key) / CUBE_FILE
             cubes[name] = chosen_cube(file, suite.testbed.kappa, family.backbones)
-            solved[name] = TradeOff.from_record(outcomes[family.tradeoff.key].result)
+            solved[name] = msgspec.convert(outcomes[family.tradeoff.key].result, TradeOff)
         # Networks are made on demand: where nothing had to be, the store still knows how they ended.
         stored = {one.label: store.manifest(one.network.key) for one in plan.networks}
-        training = {name: manifest["result"] for name, manifest in stored.items() if manifest is not None}
+        training = {
+            name: msgspec.convert(manifest["result"], Training)
+            for name, manifest in stored.items()
+            if manifest is not None
+        }
         return TestbedEvidence(suite, plan.pack, cubes, solved, training)
 
     def require_cubes(self, suite: TestbedSuite) -> None:
@@ -98,7 +107,9 @@ class TestbedKind(Kind):
             family: chosen_cube(pack.file(shipped[family].files[CUBE_FILE]), kappa, backbones)
             for family, backbones in suite.families().items()
         }
-        training = {name: manifest.networks[name].result for name in suite.backbones}
+        training = {
+            name: msgspec.convert(manifest.networks[name].result, Training) for name in suite.backbones
+        }
         return TestbedEvidence(suite, pack, cubes, training=training)
 
     def weight_hashes(self, pack: Pack, networks: Sequence[str]) -> dict[str, str]:
@@ -111,6 +122,10 @@ class TestbedKind(Kind):
         from genbench.testbed.packing import fill_pack
 
         fill_pack(draft, plan, store)
+
+    def recorded(self, score: PracticalScore) -> PracticalRecord:
+        """Sign-errors by family, slice and statistic."""
+        return practical_record(score)
 
     def compare_pack(self, pack: Pack, plan: TestbedPlan, store: Store) -> list[Comparison]:
         """Every network and cube."""

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from genbench.engine.store import Store, read_manifest
+from genbench.engine.steps import read_result
+from genbench.engine.store import Store
 from genbench.keys import file_hash
 from genbench.packs.build import Comparison, Draft, packed
 from genbench.packs.pack import Pack
 from genbench.testbed.cube_steps import CUBE_FILE
 from genbench.testbed.manifest import TestbedManifest
 from genbench.testbed.plan import IMAGES, NOISE, TestbedPlan
+from genbench.testbed.step_types import ImageResult, NoiseResult
 
 __all__ = ["CUBE_TOLERANCE", "compare", "fill_pack"]
 
@@ -41,8 +43,8 @@ def fill_pack(draft: Draft, plan: TestbedPlan, store: Store) -> None:
                 name: packed(store.folder(family.cube.key), draft.folder, name, ("cube",))
                 for name, family in plan.families.items()
             },
-            "data_hash": read_manifest(store.folder(heldout.key))["result"]["data_hash"],
-            "noise": read_manifest(store.folder(noise.key))["result"]["recipe"],
+            "data_hash": read_result(store.folder(heldout.key), ImageResult).data_hash,
+            "noise": read_result(store.folder(noise.key), NoiseResult).recipe,
         }
     )
 

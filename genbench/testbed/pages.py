@@ -3,27 +3,121 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
 
 from genbench.display.kept_figures import inlined
 from genbench.display.names import reading_note, short_count, short_name
 from genbench.display.scatter import Point, ScatterPanel
 from genbench.display.tables import Table
 from genbench.engine.cells import Outcome
-from genbench.scoring.practical import HEADLINE, SLICE_NAMES, SLICES, PracticalScore, WorstPair
-from genbench.suites.pages import NetworkColumn, Pages
+from genbench.scoring.practical import HEADLINE, SLICE_NAMES, SLICES, Part, PracticalScore, WorstPair
+from genbench.suites.pages import NetworkColumn, Pages, Section
 from genbench.suites.result import MeasureResult
 from genbench.testbed.cube_figures import heat_maps, marginal_figure
-from genbench.testbed.error_scatter import error_scatter, sign_error_scatter
-from genbench.testbed.site_figures import cube_figures, scatter
+from genbench.testbed.error_scatter import ErrorFigure, error_scatter, sign_error_scatter
+from genbench.testbed.site_figures import CubeFigure, ScatterFigure, cube_figures, scatter
 from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from matplotlib.figure import Figure
 
     from genbench.testbed.evidence import TestbedEvidence
 
 __all__ = ["TestbedPages"]
+
+Rows = list[tuple[str, str]]
+"""What something is called, and its value."""
+
+
+class TradeOffs(Struct, frozen=True):
+    """What `genbench run --json` says of a testbed: family to its trade-off point."""
+
+    trade_off: dict[str, TradeOff]
+
+
+class FamilySection(Section, frozen=True, kw_only=True):
+    """A family on the page of a run."""
+
+    models: list[str]
+    marginals: Markup
+    heat_maps: list[tuple[str, Markup]]
+    trade_off: Rows
+    certified: bool
+
+
+class ToldPair(Struct, frozen=True):
+    """Two networks that a measure orders wrongly, and why that counts against it."""
+
+    family: str
+    slice: str
+    sentence: str
+    certainty: str
+
+
+class ShownPart(Struct, frozen=True):
+    """A part of the sign-error with its names."""
+
+    part: Part
+    slice: str
+    statistic: str
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """Where a measure fails, and its sign-error by part."""
+
+    wrong: int
+    judgements: int
+    worst: list[ToldPair]
+    """The surest."""
+    parts: list[ShownPart]
+
+
+class ShownReading(Struct, frozen=True, kw_only=True):
+    """A measure on one backbone."""
+
+    network: str
+    weights: str
+    value: str
+    standard_error: str
+    status: str
+    reason: str
+    truth: list[float]
+    """By slice."""
+    seconds: float
+
+
+class MeasurePage(Told, frozen=True, kw_only=True):
+    """A measure on the site."""
+
+    figure: ScatterFigure | None
+    readings: list[ShownReading]
+
+
+class BoardPage(Struct, frozen=True):
+    """All sign-errors of all measures."""
+
+    errors: ErrorFigure | None
+
+
+class FamilyCubes(Struct, frozen=True, kw_only=True):
+    """A family on the evidence page."""
+
+    name: str
+    models: list[str]
+    figures: CubeFigure
+    trade_off: Rows
+    certified: bool
+
+
+class EvidencePage(Struct, frozen=True, kw_only=True):
+    """Every family's cube, and where the pack comes from."""
+
+    families: list[FamilyCubes]
+    packed: Rows
+
 
 _WORST_SHOWN = 5
 _WORST_TOLD = 6
@@ -59,15 +153,15 @@ class TestbedPages(Pages):
         def error(name: str) -> NetworkColumn:
             label = SLICE_NAMES[name]
             return NetworkColumn(
-                label, lambda network: f"{known[network][name][HEADLINE]:.3f}", heading=f"error, {label}"
+                label, lambda network: f"{known[network].error(name):.3f}", heading=f"error, {label}"
             )
 
-        weights = NetworkColumn("weights", lambda n: short_count(known[n]["weights"]), truth=False)
+        weights = NetworkColumn("weights", lambda n: short_count(known[n].weights), truth=False)
         return [weights, *map(error, SLICES)]
 
     def truth(self, network: str) -> float | None:
         """The mean error over both slices."""
-        errors = [float(self.evidence.known[network][name][HEADLINE]) for name in SLICES]
+        errors = [self.evidence.known[network].error(name) for name in SLICES]
         return sum(errors) / len(errors)
 
     def panels(self, result: MeasureResult) -> list[ScatterPanel]:
@@ -78,7 +172,7 @@ class TestbedPages(Pages):
                 SLICE_NAMES[name],
                 "mean held-out error",
                 [
-                    Point(network, known[network]["family"], value, known[network][name][HEADLINE])
+                    Point(network, known[network].family, value, known[network].error(name))
                     for network, value in result.values.items()
                 ],
                 [(pair.better, pair.worse) for pair in _wrong(result) if pair.slice == name],
@@ -114,21 +208,21 @@ class TestbedPages(Pages):
         )
         return [Table(list(rows[0]), rows, title, ["its error", "its reading", "error", "reading", "sds"])]
 
-    def document(self, table: Path | None) -> dict[str, Any]:
+    def document(self, table: Path | None) -> TradeOffs:
         """Trade-off points."""
-        return {"trade_off": {name: point.record() for name, point in self.evidence.trade_offs.items()}}
+        return TradeOffs(dict(self.evidence.trade_offs))
 
-    def run_measure(self, result: MeasureResult) -> dict[str, Any]:
+    def run_measure(self, result: MeasureResult) -> Told:
         """Wrong pairs in sentences, and every part of the sign-error."""
         return _told(result)
 
-    def run_evidence(self) -> list[dict[str, Any]]:
+    def run_evidence(self) -> list[FamilySection]:
         """A section per family."""
         return [
             self._family(name, f"family-{place}") for place, name in enumerate(self.evidence.cubes, start=1)
         ]
 
-    def _family(self, name: str, place: str) -> dict[str, Any]:
+    def _family(self, name: str, place: str) -> FamilySection:
         cube, point = self.evidence.cubes[name], self.evidence.trade_offs[name]
         maps = {"error_mean": "mean error", "kappa_mean": "mean kappa"}
         solved = [
@@ -137,21 +231,21 @@ class TestbedPages(Pages):
             ("solver", point.solver),
             *([("why not GEKKO", point.reason)] if point.reason else []),
         ]
-        return {
-            "id": place,
-            "name": name,
-            "models": [
+        return FamilySection(
+            id=place,
+            name=name,
+            models=[
                 f"{short_name(str(model))} ({short_count(float(count))})"
                 for model, count in zip(cube["model"].values, cube["weights"].values, strict=True)
             ],
-            "marginals": inlined(f"marginals of {name}", marginal_figure, cube, point),
-            "heat_maps": [
+            marginals=inlined(f"marginals of {name}", marginal_figure, cube, point),
+            heat_maps=[
                 (label, inlined(f"{label} of {name}", heat_maps, cube, statistic, point))
                 for statistic, label in maps.items()
             ],
-            "trade_off": [*_bounds(point), *solved],
-            "certified": point.certified,
-        }
+            trade_off=[*_bounds(point), *solved],
+            certified=point.certified,
+        )
 
     def provenance(self) -> list[tuple[str, str]]:
         """Of every family's data."""
@@ -162,67 +256,66 @@ class TestbedPages(Pages):
 
     # -- the site and the paper kit ----------------------------------------------------------------------
 
-    def board_page(self) -> dict[str, Any]:
+    def board_page(self) -> BoardPage:
         """All sign-errors of all measures."""
-        return {"errors": error_scatter(self.judged.results)}
+        return BoardPage(error_scatter(self.judged.results))
 
-    def evidence_page(self) -> dict[str, Any]:
+    def evidence_page(self) -> EvidencePage:
         """Every family's cube, and where the pack comes from."""
         families = []
         for name, cube in self.evidence.cubes.items():
             point = self.evidence.trade_offs[name]
             figures = cube_figures(cube, point)
             families.append(
-                {
-                    "name": name,
-                    "models": figures["models"],
-                    "figures": figures,
-                    "trade_off": [
+                FamilyCubes(
+                    name=name,
+                    models=figures.models,
+                    figures=figures,
+                    trade_off=[
                         *_bounds(point),
                         ("objective (normalised)", f"{point.objective:.3f}"),
                     ],
-                    "certified": point.certified,
-                }
+                    certified=point.certified,
+                )
             )
-        return {"families": families, "packed": self.packed()}
+        return EvidencePage(families=families, packed=self.packed())
 
-    def packed(self) -> list[tuple[str, str]]:
+    def packed(self) -> Rows:
         """With what the cubes were made."""
-        content = self.evidence.suite.plain_content()
-        data, testbed = content["data"], content["testbed"]
+        data, testbed = self.evidence.suite.data, self.evidence.suite.testbed
         rows = dict(super().packed())
         repeat = rows.pop("rebuild and compare", "")
         data_hash = rows.pop("data sha256", "")
         return [
             *rows.items(),
-            ("data", f"{data['dataset']}: {data['seen']} seen and {data['unseen']} unseen classes"),
+            ("data", f"{data.dataset}: {data.seen} seen and {data.unseen} unseen classes"),
             ("data sha256", data_hash),
-            ("degradation", testbed["degradation"]),
-            ("heads of unseen classes", testbed["unseen_head"]),
+            ("degradation", testbed.degradation),
+            ("heads of unseen classes", testbed.unseen_head),
             ("rebuild and compare", repeat),
         ]
 
-    def measure_page(self, result: MeasureResult) -> dict[str, Any]:
+    def measure_page(self, result: MeasureResult) -> MeasurePage:
         """Readings against evidence, and what went wrong."""
-        return {
-            "figure": scatter(result, self.evidence.known),
-            **_told(result),
-            "readings": [self._reading(*reading) for reading in result.outcomes.items()],
-        }
+        return MeasurePage(
+            figure=scatter(result, self.evidence.known),
+            **structs.asdict(_told(result)),
+            readings=[self._reading(*reading) for reading in result.outcomes.items()],
+        )
 
-    def _reading(self, network: str, outcome: Outcome) -> dict[str, Any]:
+    def _reading(self, network: str, outcome: Outcome) -> ShownReading:
         known = self.evidence.known[network]
         error = outcome.detail.get("standard_error")
-        return {
-            "network": network,
-            "weights": short_count(known["weights"]),
-            "value": "" if outcome.value is None else f"{outcome.value:.6g}",
-            "standard_error": f"{error:.2g}" if isinstance(error, (int, float)) else "",
-            "status": str(outcome.status),
-            "reason": reading_note(outcome),
-            "truth": [known[name][HEADLINE] for name in SLICES],
-            "seconds": outcome.cost.seconds + outcome.cost.shared_seconds,
-        }
+        return ShownReading(
+            network=network,
+            weights=short_count(known.weights),
+            value="" if outcome.value is None else f"{outcome.value:.6g}",
+            standard_error=f"{error:.2g}" if isinstance(error, (int, float)) else "",
+            status=str(outcome.status),
+            reason=reading_note(outcome),
+            truth=[known.error(name) for name in SLICES],
+            seconds=outcome.cost.seconds + outcome.cost.shared_seconds,
+        )
 
     def figures(self, result: MeasureResult) -> dict[str, Figure]:
         """Marginals and heat maps of every family, all sign-errors, and the readings."""
@@ -239,22 +332,19 @@ def _wrong(result: MeasureResult) -> list[WorstPair]:
     return [] if result.score is None else list(result.score.worst)
 
 
-def _told(result: MeasureResult) -> dict[str, Any]:
+def _told(result: MeasureResult) -> Told:
     """Where a measure fails, in sentences, and its sign-error by part."""
     wrong, score = _wrong(result), result.score
     parts = [] if score is None else score.parts
-    return {
-        "wrong": len(wrong),
-        "judgements": sum(part.pairs for part in parts if part.statistic == HEADLINE),
-        "worst": [_explained(result, pair) for pair in wrong[:_WORST_TOLD]],
-        "parts": [
-            {"part": part, "slice": SLICE_NAMES[part.slice], "statistic": _STATISTICS[part.statistic]}
-            for part in parts
-        ],
-    }
+    return Told(
+        wrong=len(wrong),
+        judgements=sum(part.pairs for part in parts if part.statistic == HEADLINE),
+        worst=[_explained(result, pair) for pair in wrong[:_WORST_TOLD]],
+        parts=[ShownPart(part, SLICE_NAMES[part.slice], _STATISTICS[part.statistic]) for part in parts],
+    )
 
 
-def _explained(result: MeasureResult, pair: WorstPair) -> dict[str, str]:
+def _explained(result: MeasureResult, pair: WorstPair) -> ToldPair:
     """Why a pair counts against the measure, in a sentence."""
     better, worse = short_name(pair.better), short_name(pair.worse)
     digits = 4
@@ -263,16 +353,16 @@ def _explained(result: MeasureResult, pair: WorstPair) -> dict[str, str]:
     first, second = (
         f"{result.direction * value:.{digits}g}" for value in (pair.reading_better, pair.reading_worse)
     )
-    return {
-        "family": pair.family,
-        "slice": SLICE_NAMES[pair.slice],
-        "sentence": f"{better} errs less than {worse} ({pair.error_better:.3f} against "
+    return ToldPair(
+        family=pair.family,
+        slice=SLICE_NAMES[pair.slice],
+        sentence=f"{better} errs less than {worse} ({pair.error_better:.3f} against "
         f"{pair.error_worse:.3f}), but {result.name} reads {first} for {better} and {second} for {worse}.",
-        "certainty": f"{pair.certainty:.1f}",
-    }
+        certainty=f"{pair.certainty:.1f}",
+    )
 
 
-def _bounds(point: TradeOff) -> list[tuple[str, str]]:
+def _bounds(point: TradeOff) -> Rows:
     """The rows of the paper's Tables 2 and 3."""
     return [
         ("generalization bound", f"{point.generalization_bound:.3f}"),

@@ -121,7 +121,7 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
                 zero_shot=suite.testbed.zero_shot,
                 ssim=suite.testbed.ssim,
                 dataset=suite.data.dataset,
-                settings=suite.content(),
+                settings=dict(suite.content()),
             ),
             {**{name: evidence[name] for name in members}, "heldout": images["heldout"], "noise": noise},
         )
@@ -186,7 +186,7 @@ def _image_cells(suite: TestbedSuite) -> dict[str, Cell]:
 def _network(suite: TestbedSuite, name: str, training: Cell) -> Cell:
     entry, argument = load_registry().resolve("backbones", name)
     available = entry.item.available(BackboneRequest(argument=argument))
-    settings = suite.adapt.given()
+    settings = dict(suite.adapt.given())
     seed = settings.pop("seed")
     return make_cell(
         ADAPTED,

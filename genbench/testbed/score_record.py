@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from genbench.scoring.practical import PracticalScore
 from genbench.suites.record_types import Count, RecordPart, Share, Text
 
-__all__ = ["PracticalRecord"]
+__all__ = ["PracticalRecord", "practical_record"]
 
 
 class PartRecord(RecordPart, frozen=True):
@@ -49,3 +50,17 @@ class PracticalRecord(RecordPart, frozen=True):
     """By family, slice and statistic."""
     worst: list[PairRecord]
     """Wrongly ordered pairs, the surest first."""
+
+
+def practical_record(score: PracticalScore) -> PracticalRecord:
+    """A score as a record keeps it: without its resamples."""
+    return PracticalRecord(
+        value=score.value,
+        low=score.low,
+        high=score.high,
+        noise_aware=score.noise_aware,
+        pairs=score.pairs,
+        dropped=score.dropped,
+        parts=[PartRecord(**vars(part)) for part in score.parts],
+        worst=[PairRecord(**vars(pair)) for pair in score.worst],
+    )

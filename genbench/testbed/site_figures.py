@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from genbench.display.names import short_count, short_name
 from genbench.display.scatter import MOST_LINES, far_apart
-from genbench.scoring.practical import HEADLINE, SLICE_NAMES, SLICES
+from genbench.scoring.practical import SLICE_NAMES, SLICES, JudgedModel
 from genbench.suites.result import MeasureResult
 from genbench.testbed.cube_figures import STATISTIC_NAMES
 from genbench.testbed.tradeoff_point import TradeOff
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = [
+    "CubeFigure",
+    "ScatterFigure",
     "cube_figures",
     "scatter",
 ]
@@ -24,7 +28,70 @@ __all__ = [
 _AXES = {"ssim": "SSIM", "zero_shot": "zero-shot share", "weights": "model size (weights)"}
 
 
-def scatter(result: MeasureResult, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+class Mark(Struct, frozen=True):
+    """A network."""
+
+    x: float
+    y: float
+    name: str
+
+
+class Panel(Struct, frozen=True):
+    """A slice."""
+
+    title: str
+    groups: dict[str, list[Mark]]
+    """By family."""
+    wrong: list[list[list[float]]]
+    """Pairs of places that a line joins."""
+
+
+class ScatterFigure(Struct, frozen=True):
+    """Readings against errors."""
+
+    x: str
+    y: str
+    log: bool
+    panels: list[Panel]
+
+
+class MapStar(Struct, frozen=True):
+    """The trade-off point in the heat map of a model."""
+
+    model: int
+    ssim: float
+    zero_shot: float
+
+
+class CurveStar(Struct, frozen=True):
+    """The trade-off point on the curves of error and of kappa."""
+
+    x: float
+    y: list[float]
+
+
+class Marginal(Struct, frozen=True):
+    """Statistics along an axis."""
+
+    axis: str
+    levels: list[float]
+    curves: dict[str, list[float]]
+    star: CurveStar
+
+
+class CubeFigure(Struct, frozen=True):
+    """The cube of a family."""
+
+    ssim: list[float]
+    zero_shot: list[float]
+    models: list[str]
+    maps: dict[str, list[list[list[float]]]]
+    """Statistic to its value by model, zero-shot share and SSIM."""
+    star: MapStar
+    marginals: list[Marginal]
+
+
+def scatter(result: MeasureResult, known: Mapping[str, JudgedModel]) -> ScatterFigure | None:
     """Readings against the mean held-out error, one panel per slice; None without two values."""
     # No eye sees more digits, and every page has them in a table.
     values = {network: float(f"{value:.5g}") for network, value in result.values.items()}
@@ -32,62 +99,52 @@ def scatter(result: MeasureResult, known: Mapping[str, Mapping[str, Any]]) -> di
         return None
     panels = []
     for name in SLICES:
-        errors = {network: round(known[network][name][HEADLINE], 5) for network in values}
-        groups: dict[str, list[Any]] = {}
+        errors = {network: round(known[network].error(name), 5) for network in values}
+        groups: dict[str, list[Mark]] = {}
         for network, value in values.items():
-            point = {"x": value, "y": errors[network], "name": short_name(network)}
-            groups.setdefault(known[network]["family"], []).append(point)
+            mark = Mark(value, errors[network], short_name(network))
+            groups.setdefault(known[network].family, []).append(mark)
         worst = [pair for pair in (result.score.worst if result.score else []) if pair.slice == name]
         lines = [
             [[values[model], errors[model]] for model in (pair.better, pair.worse)]
             for pair in worst[:MOST_LINES]
         ]
-        panels.append({"title": SLICE_NAMES[name], "groups": groups, "wrong": lines})
-    return {
-        "x": result.name,
-        "y": "mean held-out error",
-        "log": far_apart(list(values.values())),
-        "panels": panels,
-    }
+        panels.append(Panel(SLICE_NAMES[name], groups, lines))
+    return ScatterFigure(result.name, "mean held-out error", far_apart(list(values.values())), panels)
 
 
-def cube_figures(cube: xr.Dataset, point: TradeOff) -> dict[str, Any]:
+def cube_figures(cube: xr.Dataset, point: TradeOff) -> CubeFigure:
     """The cube of a family: heat maps of six statistics per model, and the marginals, with the star."""
     import numpy as np
 
     models = [str(model) for model in cube["model"].values]
     starred = int(np.abs(cube["weights"].values - point.model_size).argmin())
-    return {
-        "ssim": _list(cube["ssim"].values, 3),
-        "zero_shot": _list(cube["zero_shot"].values, 3),
-        "models": [
+    return CubeFigure(
+        ssim=_list(cube["ssim"].values, 3),
+        zero_shot=_list(cube["zero_shot"].values, 3),
+        models=[
             f"{short_name(model)} · {short_count(float(count))}"
             for model, count in zip(models, cube["weights"].values, strict=True)
         ],
-        "maps": {
-            label: [
-                _list(one, 3) for one in cube[name].transpose("model", "zero_shot", "ssim").values
-            ]
+        maps={
+            label: [_list(one, 3) for one in cube[name].transpose("model", "zero_shot", "ssim").values]
             for name, label in STATISTIC_NAMES.items()
         },
-        "star": {"model": starred, "ssim": point.ssim, "zero_shot": point.zero_shot},
-        "marginals": [_marginal(cube, axis, point) for axis in _AXES],
-    }  # fmt: skip
+        star=MapStar(starred, point.ssim, point.zero_shot),
+        marginals=[_marginal(cube, axis, point) for axis in _AXES],
+    )
 
 
-def _marginal(cube: xr.Dataset, axis: str, point: TradeOff) -> dict[str, Any]:
+def _marginal(cube: xr.Dataset, axis: str, point: TradeOff) -> Marginal:
     from genbench.testbed.cube import marginals
 
     curves = marginals(cube)["model" if axis == "weights" else axis]
-    return {
-        "axis": _AXES[axis],
-        "levels": _list(cube[axis].values, 3),
-        "curves": {label: _list(curves[name].values, 4) for name, label in STATISTIC_NAMES.items()},
-        "star": {
-            "x": point.along(axis),
-            "y": [point.generalization[axis], point.diversity[axis]],
-        },
-    }
+    return Marginal(
+        axis=_AXES[axis],
+        levels=_list(cube[axis].values, 3),
+        curves={label: _list(curves[name].values, 4) for name, label in STATISTIC_NAMES.items()},
+        star=CurveStar(point.along(axis), [point.generalization[axis], point.diversity[axis]]),
+    )
 
 
 def _list(values: np.ndarray[Any, Any], digits: int) -> list[Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from genbench.errors import UserError
 from genbench.plugin.registry import load_registry
 from genbench.suites import fields
-from genbench.suites.suite import Suite
+from genbench.suites.suite import Suite, SuiteFields
 
 __all__ = ["AdaptTable", "DataTable", "TestbedSuite", "TestbedTable", "read_testbed"]
 
@@ -93,7 +92,7 @@ class TestbedSuite(Suite):
             families.setdefault(entry.item.family, []).append(name)
         return families
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> fields.Toml:
         """Everything that determines networks and cubes.
 
         Which kappa the six statistics summarise is not in it: cubes hold both, per class.
@@ -102,7 +101,7 @@ class TestbedSuite(Suite):
         return {"data": self.data.given(), "testbed": testbed, "adapt": self.adapt.given()}
 
 
-def read_testbed(path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> TestbedSuite:
+def read_testbed(path: Path, content: fields.Toml, common: SuiteFields) -> TestbedSuite:
     """Check the tables [data], [testbed] and [adapt]."""
     data, adapt = DataTable.read(path, content, "data"), AdaptTable.read(path, content, "adapt")
     testbed = TestbedTable.read(path, content, "testbed")

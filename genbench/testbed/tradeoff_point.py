@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -14,8 +13,7 @@ TOLERANCE = 1e-3
 """Largest certified gap to the brute-force scan, as a share of the objective."""
 
 
-@dataclass(frozen=True)
-class TradeOff:
+class TradeOff(msgspec.Struct, frozen=True):
     """The trade-off point of a cube, and how far it can be trusted."""
 
     scales: str
@@ -42,25 +40,16 @@ class TradeOff:
     solver: str
     reason: str
     """Why the solver is not GEKKO; empty if it is."""
+    gap: float = 0.0
+    """How far the objective lies above the scan's best, as a share of itself; negative if below."""
+    certified: bool = False
+    """Whether the gap is within `TOLERANCE`."""
 
-    @property
-    def gap(self) -> float:
-        """How far the objective lies above the scan's best, as a share of itself; negative if below."""
-        return relative_gap(self.objective, self.scanned)
-
-    @property
-    def certified(self) -> bool:
-        """Whether the gap is within `TOLERANCE`."""
-        return self.gap <= TOLERANCE
-
-    def record(self) -> dict[str, Any]:
-        """As a JSON document."""
-        return {**asdict(self), "gap": self.gap, "certified": self.certified}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> TradeOff:
-        """The point that a record is of."""
-        return msgspec.convert({key: record[key] for key in cls.__dataclass_fields__}, cls)
+    def __post_init__(self) -> None:
+        """The last two follow from the others."""
+        gap = relative_gap(self.objective, self.scanned)
+        msgspec.structs.force_setattr(self, "gap", gap)
+        msgspec.structs.force_setattr(self, "certified", gap <= TOLERANCE)
 
     def along(self, axis: str) -> float:
         """The point's place on an axis of the cube."""
@@ -69,7 +58,8 @@ class TradeOff:
 
     def rounded(self, digits: int) -> TradeOff:
         """To so many significant digits: a point holds shares and weight counts alike."""
-        return TradeOff(**{key: _rounded(value, digits) for key, value in asdict(self).items()})
+        values = msgspec.structs.asdict(self)
+        return TradeOff(**{key: _rounded(value, digits) for key, value in values.items()})
 
 
 def _rounded(value: Any, digits: int) -> Any:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import lzma
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,21 @@ def split_arrays(split: str, codes: tuple[int, ...]) -> dict[str, NDArray[Any]]:
     }
 
 
-def build() -> tuple[bytes, dict[str, Any]]:
+class Card(TypedDict):
+    """What is said beside the file."""
+
+    file: str
+    sha256: str
+    content_sha256: str
+    images_per_class: dict[str, int]
+    domains: tuple[str, ...]
+    letters: dict[str, int]
+    seen: int
+    classes: list[dict[str, str]]
+    fonts: dict[str, str]
+
+
+def build() -> tuple[bytes, Card]:
     """The compressed file, and the card that describes it."""
     codes = suite_letters()
     content = save({**split_arrays("train", codes), **split_arrays("heldout", codes)})

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
+from msgspec import Struct
 
-from genbench.engine.cells import Cell, NetworkCells, Outcome, Step, make_cell
+from genbench.engine.cells import Cell, NetworkCells, Outcome, Result, Step, make_cell
 from genbench.engine.store import Store, read_manifest
 from genbench.keys import file_hash
 from genbench.packs.build import Comparison, Draft, packed
@@ -19,13 +20,13 @@ from genbench.packs.pack import Pack, unpacked_cell
 from genbench.scoring.sign_error import sign_error
 from genbench.suites.evidence import Evidence, ScoreColumn
 from genbench.suites.fields import Count as PositiveCount
-from genbench.suites.fields import Table, Whole, distinct, integer
+from genbench.suites.fields import Table, Toml, Whole, distinct, integer
 from genbench.suites.kind import Kind
 from genbench.suites.pages import NetworkColumn, Pages
 from genbench.suites.plan import CellForecast, EvidencePlan
 from genbench.suites.record_types import Count, RecordPart, Share
 from genbench.suites.result import Judged, MeasureResult
-from genbench.suites.suite import Suite
+from genbench.suites.suite import Suite, SuiteFields
 
 IMAGES = Step("linear_images", "genbench_linear.steps:images", "load digits")
 NETWORK = Step("linear_network", "genbench_linear.steps:network", "train a classifier", seconds=0.1)
@@ -53,7 +54,7 @@ class LinearSuite(Suite):
     def networks(self) -> int:
         return len(self.settings)
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> Toml:
         return {"train_size": self.train_size, "settings": self.settings}
 
 
@@ -89,8 +90,9 @@ class LinearScore:
     def ties_with(self, other: LinearScore) -> bool:
         return self.low <= other.high and other.low <= self.high
 
-    def record(self) -> dict[str, Any]:
-        return asdict(self)
+
+class LinearFacts(Struct, frozen=True):
+    error: float
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,8 @@ class LinearEvidence(Evidence):
     errors: Mapping[str, float]
 
     @property
-    def known(self) -> Mapping[str, Mapping[str, Any]]:
-        return {name: {"error": error} for name, error in self.errors.items()}
+    def known(self) -> Mapping[str, LinearFacts]:
+        return {name: LinearFacts(error) for name, error in self.errors.items()}
 
     @property
     def columns(self) -> list[ScoreColumn]:
@@ -169,7 +171,7 @@ class LinearKind(Kind):
     reading_seconds = 0.05
     score_type = LinearRecord
 
-    def read(self, path: Path, content: Mapping[str, Any], common: Mapping[str, Any]) -> LinearSuite:
+    def read(self, path: Path, content: Toml, common: SuiteFields) -> LinearSuite:
         found = LinearTable.read(path, content, "linear")
         pairs = product(found.seeds, found.steps)
         settings = {f"seed={seed} steps={steps}": (seed, steps) for seed, steps in pairs}
@@ -215,7 +217,10 @@ class LinearKind(Kind):
     def packed_evidence(self, suite: LinearSuite, pack: Pack) -> LinearEvidence:
         return self._evidence(suite, pack, pack.read_as(LinearManifest).truths.result)
 
-    def _evidence(self, suite: LinearSuite, pack: Pack | None, truths: Mapping[str, Any]) -> LinearEvidence:
+    def recorded(self, score: LinearScore) -> LinearRecord:
+        return LinearRecord(**asdict(score))
+
+    def _evidence(self, suite: LinearSuite, pack: Pack | None, truths: Result) -> LinearEvidence:
         return LinearEvidence(suite, pack, {name: truths["errors"][name] for name in suite.settings})
 
     def weight_hashes(self, pack: Pack, networks: Sequence[str]) -> dict[str, str]:
