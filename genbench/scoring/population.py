@@ -183,7 +183,10 @@ def population_scores(
         resamples=scored.options.resamples,
         seed=scored.options.seed,
     )
-    numbers = dict(list(scored.scores.groupby("measure", sort=False)))
+    numbers: dict[str, list[tuple[Any, ...]]] = {}
+    columns = [_plain_column(scored.scores[field]) for field in FIELDS]
+    for name, row in zip(scored.scores["measure"], zip(*columns, strict=True), strict=True):
+        numbers.setdefault(name, []).append(row)
     worst = dict(list(scored.environments.groupby("measure", sort=False)))
     return {
         name: _score(numbers[name], worst[name], resampled[name])
@@ -193,9 +196,8 @@ def population_scores(
 
 
 def _score(
-    numbers: pd.DataFrame, environments: pd.DataFrame, resampled: NDArray[np.float64]
+    rows: list[tuple[Any, ...]], environments: pd.DataFrame, resampled: NDArray[np.float64]
 ) -> PopulationScore:
-    rows = [tuple(map(_plain, row)) for row in numbers[list(FIELDS)].itertuples(index=False, name=None)]
     mean = next(r for r in rows if (r[0], r[2], r[3]) == ("sign_error", "all", "mean"))
     found = dict(zip(FIELDS, mean, strict=True))
     wrong = environments[environments["sign_error"] > 0.5].head(_MOST_WORST)
@@ -270,6 +272,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (float, np.floating)):
         return float(value) if math.isfinite(value) else None
     return value
+
+
+def _plain_column(column: pd.Series[Any]) -> list[Any]:
+    """`_plain` of every value, a whole column of numbers at once."""
+    if column.dtype.kind == "f":
+        values = column.to_numpy()
+        return np.where(np.isfinite(values), values.astype(object), None).tolist()
+    return column.tolist() if column.dtype.kind in "iub" else [_plain(value) for value in column]
 
 
 def scores_frame(scores: Mapping[str, Iterable[Sequence[Any]]]) -> pd.DataFrame:

@@ -183,5 +183,5 @@ class _Noise:
 
 
 def _last(images: Tensor) -> Tensor:
-    """Images with their channels last in memory, as oneDNN convolves few of them: a third of the time less."""
+    """Images with their channels last in memory, as oneDNN convolves few of them: in a third less time."""
     return images.contiguous(memory_format=torch.channels_last) if images.ndim == 4 else images
