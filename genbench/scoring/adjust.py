@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.interpolate import BSpline
 
 from genbench.scoring.ranks import column_ranks
 
@@ -100,6 +99,8 @@ def curves(values: Floats, pieces: int) -> Floats:
     if pieces == 0 or np.ptp(values) == 0:
         return values[:, None]
     knots = np.unique(np.quantile(values, np.linspace(0, 1, pieces + 1)))
+    from scipy.interpolate import BSpline  # slow to load, and a run is to start its workers first
+
     ends = [knots[:1].repeat(_CUBIC), knots, knots[-1:].repeat(_CUBIC)]
     return np.asarray(BSpline.design_matrix(values, np.concatenate(ends), _CUBIC).toarray())
 

@@ -278,7 +278,9 @@ def _plain_column(column: pd.Series[Any]) -> list[Any]:
     """`_plain` of every value, a whole column of numbers at once."""
     if column.dtype.kind == "f":
         values = column.to_numpy()
-        return np.where(np.isfinite(values), values.astype(object), None).tolist()
+        plain = values.astype(object)
+        plain[~np.isfinite(values)] = None
+        return list(plain.tolist())
     return column.tolist() if column.dtype.kind in "iub" else [_plain(value) for value in column]
 
 
