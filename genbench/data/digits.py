@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genbench.errors import UserError
 from genbench.plugin.offers import Availability, DataRequest, Dataset
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from genbench.data.images import ImageData
 
 __all__ = ["DATASET"]
@@ -26,11 +29,10 @@ def _load(request: DataRequest) -> ImageData:
 
     import numpy as np
     import torch
-    from sklearn.datasets import load_digits
 
     from genbench.data.images import ImageData, TensorImages
 
-    pixels, labels = load_digits(return_X_y=True)
+    pixels, labels = _read()
     images = np.round(pixels.reshape(-1, 1, 8, 8) * (255 / 16)).astype(np.uint8)
     order = np.random.default_rng(_SPLIT_SEED).permutation(len(labels))
     cut = round(len(labels) * (1 - _HELDOUT_SHARE))
@@ -50,6 +52,24 @@ def _load(request: DataRequest) -> ImageData:
         class_names=tuple(f"digit {name}" for name in _NAMES),
         content_hash=_CONTENT,
     )
+
+
+def _read() -> tuple[np.ndarray, np.ndarray]:
+    """What scikit-learn's `load_digits(return_X_y=True)` gives, from its file.
+
+    Importing scikit-learn takes more than a second, which every process that makes images would spend.
+    """
+    import numpy as np
+
+    spec = importlib.util.find_spec("sklearn")
+    file = Path(spec.origin or "").with_name("datasets") / "data" / "digits.csv.gz" if spec else None
+    if file is None or not file.is_file():  # another layout: let scikit-learn find it, or say what is wrong
+        from sklearn.datasets import load_digits
+
+        pixels, labels = load_digits(return_X_y=True)
+        return pixels, labels
+    table = np.loadtxt(file, delimiter=",")
+    return table[:, :-1], table[:, -1].astype(np.int64)
 
 
 def _available(request: DataRequest) -> Availability:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.interpolate import BSpline
-from scipy.stats import rankdata
+
+from genbench.scoring.ranks import column_ranks
 
 __all__ = ["Adjustment", "additive_effects", "adjustment", "curves", "products", "surfaces"]
 
@@ -48,7 +48,7 @@ class Adjustment:
 
     def residuals(self, values: ArrayLike) -> Floats:
         """(networks, columns) residuals of the ranks of every column."""
-        ranks = rankdata(np.asarray(values, dtype=np.float64), axis=0)
+        ranks = column_ranks(values)
         ranks -= _group_means(ranks, self.architecture)
         return np.asarray(np.round(ranks - self.basis @ (self.basis.T @ ranks), _DIGITS))
 
@@ -83,7 +83,7 @@ def additive_effects(settings: Mapping[str, Sequence[object]]) -> Floats:
 
 def products(settings: Mapping[str, Sequence[object]]) -> Floats:
     """(networks, pairs of settings) products of the places of their levels, each centred."""
-    places = [rankdata(_levels(values)[1], method="dense") for values in settings.values()]
+    places = [_levels(values)[1] + 1 for values in settings.values()]
     centred = [place - place.mean() for place in places]
     found = [one * other for one, other in combinations(centred, 2)]
     return np.column_stack(found) if found else np.zeros((len(next(iter(settings.values()), [])), 0))
@@ -99,6 +99,8 @@ def curves(values: Floats, pieces: int) -> Floats:
     if pieces == 0 or np.ptp(values) == 0:
         return values[:, None]
     knots = np.unique(np.quantile(values, np.linspace(0, 1, pieces + 1)))
+    from scipy.interpolate import BSpline  # slow to load, and a run is to start its workers first
+
     ends = [knots[:1].repeat(_CUBIC), knots, knots[-1:].repeat(_CUBIC)]
     return np.asarray(BSpline.design_matrix(values, np.concatenate(ends), _CUBIC).toarray())
 

