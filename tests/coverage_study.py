@@ -50,6 +50,8 @@ STOCHASTIC = [
     for name, item in MEASURES.items()
     if name in OF_CHOSEN or (item.randomness == "seeded" and name not in LEFT_OUT)
 ]
+_ROUNDING = 1e-7
+"""By so much sums in single precision may differ where the same examples come in another order."""
 SEEDS = 20
 EXAMPLES = 1000
 
@@ -209,7 +211,7 @@ def collect(folder: Path, numbers: list[int], options: argparse.Namespace) -> No
 def coverage(networks: list[dict[str, Any]], name: str) -> float:
     """Share of readings within two errors of the value on all data."""
     within = [
-        abs(value - network["truth"][name]) <= 2 * error + 1e-9 * abs(value)
+        abs(value - network["truth"][name]) <= 2 * error + _ROUNDING * abs(value)
         for network in networks
         for value, error in (reading[name] for reading in network["readings"])
     ]
@@ -254,7 +256,7 @@ def table(folder: Path) -> str:
             relative.append(rms / abs(n["truth"][name]) if n["truth"][name] else 0.0)
             ratio.append(
                 statistics.fmean(error for _, error in values) / rms
-                if rms > 1e-9 * abs(n["truth"][name])
+                if rms > _ROUNDING * abs(n["truth"][name])
                 else math.nan
             )
         ratios = [r for r in ratio if not math.isnan(r)]
