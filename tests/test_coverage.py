@@ -20,6 +20,7 @@ import genbench
 from genbench.measures._estimates import (
     expected_largest,
     jackknife,
+    jackknife_bias,
     mean_by,
     mean_over_examples,
     mean_over_rows,
@@ -100,6 +101,14 @@ def test_the_jackknife_of_a_mean_is_its_standard_error_and_the_most_extreme_valu
     classic = float(values.std()) / math.sqrt(40)
     extreme = float((values - values.mean()).abs().max()) / 39
     assert jackknife(without) == pytest.approx(math.hypot(classic, extreme))
+
+
+def test_the_jackknife_takes_the_bias_from_a_variance_without_bessels_correction() -> None:
+    values = torch.randn(12, generator=torch.Generator().manual_seed(0)).double()
+    without = torch.stack([torch.cat([values[:k], values[k + 1 :]]).var(correction=0) for k in range(12)])
+    plain = float(values.var(correction=0))
+    assert plain - jackknife_bias(plain, without) == pytest.approx(float(values.var()))
+    assert jackknife_bias(plain, without[:1]) == 0
 
 
 def test_the_expected_largest_of_uniform_numbers() -> None:

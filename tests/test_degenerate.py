@@ -1,11 +1,11 @@
-"""Every built-in measure on networks that break something: a finite number or a reason, no exception."""
+"""Every measure on networks that break something: a finite number or a reason, no exception."""
 
 from __future__ import annotations
 
 import copy
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -17,9 +17,11 @@ from genbench.engine.cells import Limits, Status
 from genbench.engine.host import ReadingHost
 from genbench.engine.messages import Reading
 from genbench.engine.value import result_record
-from genbench.plugin.registry import load_registry
+from genbench.plugin.contract import Measure
+from genbench.plugin.registry import Entry, load_registry
 
-ENTRIES = {n: e for n, e in load_registry().measures.items() if e.source.kind == "built-in"}
+INSTALLED = load_registry().measures
+ENTRIES = {n: e for n, e in INSTALLED.items() if e.source.kind == "built-in"}
 
 MAKERS: dict[str, Callable[[], nn.Module]] = {
     "linear": lambda: nn.Sequential(
@@ -92,18 +94,31 @@ DEGENERATE: dict[str, Callable[[], genbench.Subject]] = {
 }
 
 
-@pytest.mark.parametrize("kind", DEGENERATE)
-def test_every_measure_gives_a_finite_number_or_a_reason(kind) -> None:
-    found, reasons = DEGENERATE[kind](), {}
-    for name, entry in ENTRIES.items():
+def reasons(found: genbench.Subject, entries: Mapping[str, Entry[Measure]]) -> dict[str, str]:
+    """Of the measures that do not apply; the others give a finite number."""
+    refused = {}
+    for name, entry in entries.items():
         try:
             value = entry.item(found.fresh())
         except genbench.NotApplicable as refusal:
-            reasons[name] = str(refusal)
+            refused[name] = str(refusal)
             continue
         json.dumps(result_record(value), allow_nan=False)  # refuses NaN and inf in what stands beside it too
-    assert all(len(reason) > 10 for reason in reasons.values())
-    assert len(reasons) < len(ENTRIES) - 10
+    assert all(len(reason) > 10 for reason in refused.values())
+    return refused
+
+
+@pytest.mark.parametrize("kind", DEGENERATE)
+def test_every_measure_gives_a_finite_number_or_a_reason(kind) -> None:
+    assert len(reasons(DEGENERATE[kind](), ENTRIES)) < len(ENTRIES) - 10
+
+
+@pytest.mark.xdist_group("test_weightwatcher")  # whose worker has imported WeightWatcher, which takes seconds
+def test_measures_of_plugins_do_too() -> None:
+    plugins = {name: entry for name, entry in INSTALLED.items() if name not in ENTRIES}
+    assert {"example", "ww_alpha", "ww_alpha_weighted", "ww_log_spectral_norm"} <= set(plugins)
+    for make in DEGENERATE.values():
+        assert "example" not in reasons(make(), plugins)
 
 
 def test_what_overflows_is_refused_by_what_needs_it_and_by_nothing_else() -> None:

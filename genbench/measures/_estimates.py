@@ -28,6 +28,7 @@ __all__ = [
     "drawn_sum",
     "expected_largest",
     "jackknife",
+    "jackknife_bias",
     "mean_by",
     "mean_of",
     "mean_over_examples",
@@ -129,6 +130,16 @@ def jackknife(left_out: Tensor) -> float:
         return math.inf
     spread = float((left_out - left_out.mean()).square().sum()) * (groups - 1) / groups
     return together(math.sqrt(spread), _extreme(left_out))
+
+
+def jackknife_bias(value: float, left_out: Tensor) -> float:
+    """How far the value of a sample is off on average, from values with one of its groups left out each.
+
+    (G − 1)·(mean of left_out − value), exact to first order in 1/n (Quenouille 1956); 0 of fewer than two
+    groups, which cannot tell.
+    """
+    groups = len(left_out)
+    return (groups - 1) * (float(left_out.mean()) - value) if groups > 1 else 0.0
 
 
 def resampled(
