@@ -4,8 +4,8 @@
     python benchmarks/large_networks.py table resnet18-224.jsonl vit_small_patch16_224-224.jsonl
 
 A line is written for each measure as it ends; the same command goes on from there. Seconds are processor
-time, since a network takes long and machines are shared: of the measure's own code, and of the shared parts it
-used, whether they were computed for it or before. `--timeout` is by the clock on the wall.
+time, since a network takes long and machines are shared: of the measure's own code, and of the shared parts
+that it used, whether they were computed for it or before. `--timeout` is by the clock on the wall.
 
 The network has random weights, drawn from the seed; its initial weights are another draw. Batch norms have
 the statistics of the images. Images are random and smooth. The head is shifted to give every class the same
