@@ -20,7 +20,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import click
@@ -35,7 +35,17 @@ from genbench.engine.cells import Cell, Limits, Outcome, Status
 from genbench.engine.compute import Compute
 from genbench.plugin.registry import BUILT_IN, load_registry
 from genbench.run.own import read_network
-from genbench.subject import parts
+from genbench.subject import (
+    gradient_noise,
+    gradients,
+    information,
+    nngp,
+    noise,
+    parts,
+    responses,
+    sigma,
+    transformations,
+)
 from genbench.subject.inputs import Inputs
 from genbench.zoo.weights import import_library
 
@@ -44,6 +54,17 @@ WANTED = "GENBENCH_LARGE_NETWORK"
 WRONG = 0.1
 """Share of the labels that are random."""
 BATCH = 20
+FEW: dict[ModuleType, dict[str, Any]] = {
+    sigma: {"_LEAST": 2, "_MOST": 2, "_LOOK_DRAWS": 2, "_ROUNDS": 1},
+    noise: {"_DRAWS": 2, "_ISOTROPIC_DRAWS": 2},
+    gradients: {"_BATCHES": 2, "_SCORED": 64, "_AT_INPUT": 64},
+    gradient_noise: {"_MEAN": 64, "_SQUARED": 8},
+    information: {"_EXAMPLES": 16},
+    responses: {"_POINTS": 3, "_ROWS": 64, "_MIDPOINTS": 64},
+    transformations: {"_POINTS": 2, "_EXAMPLES": 64},
+    nngp: {"_NETWORKS": 4, "_FEATURES": 40},
+}
+"""What `--short` repeats less often. Batches are as large as ever, and what is kept of them is too."""
 
 
 def build() -> genbench.Subject:
@@ -52,6 +73,8 @@ def build() -> genbench.Subject:
     for module in (taking, parts):
         setattr(module, "time", clock)  # noqa: B010
     wanted = json.loads(os.environ[WANTED])
+    for module, values in FEW.items() if wanted["short"] else ():
+        vars(module).update(values)
     generator = torch.Generator("cpu").manual_seed(wanted["seed"])
     inputs = Inputs(images(wanted["m"], wanted["side"], generator), prepared)
     final, initial = (network(wanted, inputs, wanted["seed"] + number) for number in range(2))
@@ -158,17 +181,19 @@ def main() -> None:
 @click.option("--memory", default="4G", show_default=True)
 @click.option("--timeout", default=3000.0, show_default=True)
 @click.option("--threads", default=1, show_default=True)
+@click.option("--short", is_flag=True, help="Few draws of each sort: for the memory, not for the seconds.")
 @click.option("--measure", "only", multiple=True, help="Not all, but these; may be repeated.")
 @click.option("--to", "file", type=click.Path(path_type=Path), required=True)
 def read(
     name: str, side: int, m: int, classes: int, seed: int, memory: str, timeout: float, threads: int,
-    only: tuple[str, ...], file: Path,
+    short: bool, only: tuple[str, ...], file: Path,
 ) -> None:  # fmt: skip
     """Read the measures of timm's network NAME that the file does not have."""
     known = {row["measure"] for row in rows(file)} if file.exists() else set()
     entries = [entry for entry in load_registry().measures.values() if entry.source.kind == BUILT_IN]
     left = [e for e in entries if e.item.name not in known and (not only or e.item.name in only)]
-    os.environ[WANTED] = json.dumps({"name": name, "side": side, "m": m, "classes": classes, "seed": seed})
+    wanted = {"name": name, "side": side, "m": m, "classes": classes, "seed": seed, "short": short}
+    os.environ[WANTED] = json.dumps(wanted)
     limits = Limits(timeout, parse_memory(memory), Compute("cpu", threads))
     with tempfile.TemporaryDirectory() as store:
         here = Path(__file__).resolve()
