@@ -104,7 +104,10 @@ def network(wanted: dict[str, Any], inputs: Inputs, seed: int) -> nn.Module:
     # Residual branches that start at zero would have no gradients.
     options = {"zero_init_last": False} if "resnet" in wanted["name"] else {}
     timm: Any = import_library("timm")
-    model: nn.Module = timm.create_model(wanted["name"], num_classes=wanted["classes"], **options)
+    model: Any = timm.create_model(wanted["name"], num_classes=wanted["classes"], **options)
+    if wanted["small_stem"]:
+        model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
+        nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     for part in model.modules():
         if isinstance(part, nn.BatchNorm2d):
             part.momentum = None  # the mean over all batches
@@ -112,9 +115,9 @@ def network(wanted: dict[str, Any], inputs: Inputs, seed: int) -> nn.Module:
         for x in inputs.split(BATCH):
             model.train()(x)
         logits = torch.cat([model.eval()(x) for x in inputs.split(BATCH)])
-        head: Any = model.get_classifier()  # type: ignore[operator]
-        head.bias -= logits.mean(0)
-    return model
+        model.get_classifier().bias -= logits.mean(0)
+    module: nn.Module = model
+    return module
 
 
 class Lines:
@@ -181,19 +184,20 @@ def main() -> None:
 @click.option("--memory", default="4G", show_default=True)
 @click.option("--timeout", default=3000.0, show_default=True)
 @click.option("--threads", default=1, show_default=True)
+@click.option("--small-stem", is_flag=True, help="Of a ResNet: 3 × 3 and no pooling, as for 32 pixels.")
 @click.option("--short", is_flag=True, help="Few draws of each sort: for the memory, not for the seconds.")
 @click.option("--measure", "only", multiple=True, help="Not all, but these; may be repeated.")
 @click.option("--to", "file", type=click.Path(path_type=Path), required=True)
 def read(
     name: str, side: int, m: int, classes: int, seed: int, memory: str, timeout: float, threads: int,
-    short: bool, only: tuple[str, ...], file: Path,
+    small_stem: bool, short: bool, only: tuple[str, ...], file: Path,
 ) -> None:  # fmt: skip
     """Read the measures of timm's network NAME that the file does not have."""
     known = {row["measure"] for row in rows(file)} if file.exists() else set()
     entries = [entry for entry in load_registry().measures.values() if entry.source.kind == BUILT_IN]
     left = [e for e in entries if e.item.name not in known and (not only or e.item.name in only)]
-    wanted = {"name": name, "side": side, "m": m, "classes": classes, "seed": seed, "short": short}
-    os.environ[WANTED] = json.dumps(wanted)
+    wanted = {"name": name, "side": side, "m": m, "classes": classes, "seed": seed}
+    os.environ[WANTED] = json.dumps({**wanted, "small_stem": small_stem, "short": short})
     limits = Limits(timeout, parse_memory(memory), Compute("cpu", threads))
     with tempfile.TemporaryDirectory() as store:
         here = Path(__file__).resolve()
