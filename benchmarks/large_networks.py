@@ -8,9 +8,9 @@ time, since a network takes long and machines are shared: of the measure's own c
 that it used, whether they were computed for it or before. `--timeout` is by the clock on the wall.
 
 The network has random weights, drawn from the seed; its initial weights are another draw. Batch norms have
-the statistics of the images. Images are random and smooth. The head is shifted to give every class the same
-mean logit, and labels are what the network answers, but for a tenth, which are random: the network fits its
-data as trained ones do, so that the searches for the noise it bears do all of their work.
+the statistics of 60 images. Images are random and smooth. The head is shifted to give every class the same
+mean logit on them, and labels are what the network answers, but for a tenth, which are random: it is right as
+often as a trained network, so that searches for the noise that it bears have something to find.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ WANTED = "GENBENCH_LARGE_NETWORK"
 """Environment variable that tells `build`, which runs in another process, what to build."""
 WRONG = 0.1
 """Share of the labels that are random."""
-BATCH = 20
+BATCH, SOME = 20, 60
+"""Images in a pass, and those that statistics of batch norm and the mean logits are taken from."""
 FEW: dict[ModuleType, dict[str, Any]] = {
     sigma: {"_LEAST": 2, "_MOST": 2, "_LOOK_DRAWS": 2, "_ROUNDS": 1},
     noise: {"_DRAWS": 2, "_ISOTROPIC_DRAWS": 2},
@@ -111,10 +112,11 @@ def network(wanted: dict[str, Any], inputs: Inputs, seed: int) -> nn.Module:
     for part in model.modules():
         if isinstance(part, nn.BatchNorm2d):
             part.momentum = None  # the mean over all batches
+    some = list(inputs.chosen(torch.arange(SOME)).split(BATCH))
     with torch.no_grad():
-        for x in inputs.split(BATCH):
+        for x in some:
             model.train()(x)
-        logits = torch.cat([model.eval()(x) for x in inputs.split(BATCH)])
+        logits = torch.cat([model.eval()(x) for x in some])
         model.get_classifier().bias -= logits.mean(0)
     module: nn.Module = model
     return module
