@@ -38,6 +38,7 @@ from genbench.run.own import read_network
 from genbench.subject import (
     gradient_noise,
     gradients,
+    hessian,
     information,
     nngp,
     noise,
@@ -56,16 +57,18 @@ WRONG = 0.1
 BATCH, SOME = 20, 60
 """Images in a pass, and those that statistics of batch norm and the mean logits are taken from."""
 FEW: dict[ModuleType, dict[str, Any]] = {
-    sigma: {"_LEAST": 2, "_MOST": 2, "_LOOK_DRAWS": 2, "_ROUNDS": 1},
-    noise: {"_DRAWS": 2, "_ISOTROPIC_DRAWS": 2},
+    sigma: {"_GLANCE": 16, "_LEAST": 2, "_MOST": 2, "_LOOK_DRAWS": 2, "_ROUNDS": 1},
+    noise: {"_EXAMPLES": 64, "_DRAWS": 2, "_ISOTROPIC_DRAWS": 2},
     gradients: {"_BATCHES": 2, "_SCORED": 64, "_AT_INPUT": 64},
     gradient_noise: {"_MEAN": 64, "_SQUARED": 8},
+    hessian: {"_FEWEST": 8, "_PASS": 1},
     information: {"_EXAMPLES": 16},
-    responses: {"_POINTS": 3, "_ROWS": 64, "_MIDPOINTS": 64},
-    transformations: {"_POINTS": 2, "_EXAMPLES": 64},
-    nngp: {"_NETWORKS": 4, "_FEATURES": 40},
+    responses: {"_POINTS": 3, "_ROWS": 32, "_MIDPOINTS": 32},
+    transformations: {"_POINTS": 2, "_EXAMPLES": 32},
+    nngp: {"_NETWORKS": 4, "_FEATURES": 40, "_LEAST_EXAMPLES": 40},
 }
-"""What `--short` repeats less often. Batches are as large as ever, and what is kept of them is too."""
+"""What `--short` repeats less often. At 224 pixels no more examples than these go through a network at once,
+so that the largest batches are in it, and what is kept from one to the next is as large as ever."""
 
 
 def build() -> genbench.Subject:
