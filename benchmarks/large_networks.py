@@ -58,7 +58,7 @@ BATCH, SOME = 20, 60
 """Images in a pass, and those that statistics of batch norm and the mean logits are taken from."""
 FEW: dict[ModuleType, dict[str, Any]] = {
     sigma: {"_GLANCE": 16, "_LEAST": 2, "_MOST": 2, "_LOOK_DRAWS": 2, "_ROUNDS": 1},
-    noise: {"_EXAMPLES": 64, "_DRAWS": 2, "_ISOTROPIC_DRAWS": 2},
+    noise: {"_DRAWS": 2, "_ISOTROPIC_DRAWS": 2},
     gradients: {"_BATCHES": 2, "_SCORED": 64, "_AT_INPUT": 64},
     gradient_noise: {"_MEAN": 64, "_SQUARED": 8},
     hessian: {"_FEWEST": 8, "_PASS": 1},
