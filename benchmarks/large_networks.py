@@ -8,9 +8,10 @@ time, since a network takes long and machines are shared: of the measure's own c
 that it used, whether they were computed for it or before. `--timeout` is by the clock on the wall.
 
 The network has random weights, drawn from the seed; its initial weights are another draw. Batch norms have
-the statistics of 60 images. Images are random and smooth. The head is shifted to give every class the same
+the statistics of 40 images. Images are random and smooth. The head is shifted to give every class the same
 mean logit on them, and labels are what the network answers, but for a tenth, which are random: it is right as
-often as a trained network, so that searches for the noise that it bears have something to find.
+often as a trained network, so that searches for the noise that it bears have something to find. (With
+`--short`, of 20 classes at random.)
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from genbench.subject import (
     sigma,
     transformations,
 )
+from genbench.subject.fitting import fitting
 from genbench.subject.inputs import Inputs
 from genbench.zoo.weights import import_library
 
@@ -54,14 +56,13 @@ WANTED = "GENBENCH_LARGE_NETWORK"
 """Environment variable that tells `build`, which runs in another process, what to build."""
 WRONG = 0.1
 """Share of the labels that are random."""
-BATCH, SOME = 20, 60
+BATCH, SOME = 20, 40
 """Images in a pass, and those that statistics of batch norm and the mean logits are taken from."""
 FEW: dict[ModuleType, dict[str, Any]] = {
     sigma: {"_GLANCE": 16, "_LEAST": 2, "_MOST": 2, "_LOOK_DRAWS": 2, "_ROUNDS": 1},
     noise: {"_DRAWS": 2, "_ISOTROPIC_DRAWS": 2},
-    gradients: {"_BATCHES": 2, "_SCORED": 64, "_AT_INPUT": 64},
-    gradient_noise: {"_MEAN": 64, "_SQUARED": 8},
-    hessian: {"_FEWEST": 8, "_PASS": 1},
+    gradients: {"_BATCHES": 1, "_SCORED": 32, "_AT_INPUT": 32},
+    gradient_noise: {"_MEAN": 32, "_SQUARED": 8},
     information: {"_EXAMPLES": 16},
     responses: {"_POINTS": 3, "_ROWS": 32, "_MIDPOINTS": 32},
     transformations: {"_POINTS": 2, "_EXAMPLES": 32},
@@ -77,17 +78,28 @@ def build() -> genbench.Subject:
     for module in (taking, parts):
         setattr(module, "time", clock)  # noqa: B010
     wanted = json.loads(os.environ[WANTED])
-    for module, values in FEW.items() if wanted["short"] else ():
-        vars(module).update(values)
     generator = torch.Generator("cpu").manual_seed(wanted["seed"])
     inputs = Inputs(images(wanted["m"], wanted["side"], generator), prepared)
     final, initial = (network(wanted, inputs, wanted["seed"] + number) for number in range(2))
-    with torch.no_grad():
-        answers = torch.cat([final(x).argmax(1) for x in inputs.split(BATCH)])
-    random = torch.randint(wanted["classes"], answers.shape, generator=generator)
-    labels = torch.where(torch.rand(answers.shape, generator=generator) < WRONG, random, answers)
+    random = torch.randint(wanted["classes"], (wanted["m"],), generator=generator)
+    wrong = torch.rand(wanted["m"], generator=generator) < WRONG
+    answers = random % 20 if wanted["short"] else answered(final, inputs)
+    labels = torch.where(wrong, random, answers)
     trace = {"gradient_variance": torch.ones(1)}  # so that the measure that is its mean is read too
-    return genbench.Subject.from_module(final, initial=initial, data=(inputs, labels), trace=trace)
+    subject = genbench.Subject.from_module(final, initial=initial, data=(inputs, labels), trace=trace)
+    if wanted["short"]:
+        for changed, values in FEW.items():
+            vars(changed).update(values)
+        # Two micro-batches.
+        few = 2 * fitting(subject._network, hessian._FEWEST, hessian._COPIES)
+        vars(hessian).update(_PASS=1, _FEWEST=min(hessian._FEWEST, few))
+    return subject
+
+
+def answered(model: nn.Module, inputs: Inputs) -> Tensor:
+    """The class that the network finds."""
+    with torch.no_grad():
+        return torch.cat([model(x).argmax(1) for x in inputs.split(BATCH)])
 
 
 def images(m: int, side: int, generator: torch.Generator) -> Tensor:
