@@ -21,6 +21,7 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "within classes": ("response_curve", {"pairs": "intra", "layer": 0}),
     "across classes, behind the first block": ("response_curve", {"pairs": "inter", "layer": 1}),
     "midpoints": ("midpoints", {}),
+    "noise": ("weight_noise", {"kind": "tensor"}),
     "turned": ("transformed_curve", {"transformation": "rotation", "sweep": "folded"}),
     "recoloured": ("transformed_curve", {"transformation": "colour", "sweep": "signed"}),
 }

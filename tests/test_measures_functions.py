@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import math
@@ -15,7 +16,7 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.datasets import load_digits
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.metrics import davies_bouldin_score
-from torch import nn
+from torch import Tensor, nn
 
 import genbench
 from genbench.measures.compression import adaptive_code_bits
@@ -348,3 +349,42 @@ def test_a_small_change_compresses_better_than_a_new_network() -> None:
         subject = genbench.Subject.from_module(model, initial=initial, data=(inputs, model(inputs).argmax(1)))
         bounds.append(read("compression_bound", subject))
     assert bounds[0] < bounds[1]
+
+
+def plain_compression_bound(model: nn.Module, initial: nn.Module, inputs: Tensor, labels: Tensor) -> float:
+    """The smallest of five bounds, each with all examples and with the code of every symbol."""
+    m, found = len(labels), []
+    changes = [p - q for p, q in zip(model.parameters(), initial.parameters(), strict=True)]
+    for width in (0.5, 1, 2, 4, 8):
+        cells = [width * float(c.detach().double().square().mean().sqrt().half()) for c in changes]
+        symbols = [(c / cell).round() for c, cell in zip(changes, cells, strict=True)]
+        every = torch.cat([s.flatten() for s in symbols])
+        largest = int(every.abs().max())
+        counts = torch.tensor([int((every == k).sum()) for k in range(-largest, largest + 1)])
+        elias = 2 * math.floor(math.log2(largest + 1)) + 1
+        bits = adaptive_code_bits(counts) + elias + 16 * len(changes)
+        coded = copy.deepcopy(initial)
+        for p, s, cell in zip(coded.parameters(), symbols, cells, strict=True):
+            p.data += s * cell
+        error = float((coded(inputs).argmax(1) != labels).double().mean())
+        complexity = bits * math.log(2) + 2 * math.log(bits) + math.log(m * 5 / 0.05) + 2
+        found.append(error + math.sqrt(complexity / (2 * m - 1)))
+    return min(found)
+
+
+@pytest.mark.parametrize(("m", "least", "most"), [(40, 80, 80), (3000, 12_001, 14_999)])
+def test_codes_that_cannot_win_are_not_tried(m: int, least: int, most: int) -> None:
+    """Of few examples the length decides, and two codes are tried; of more, most of five passes are made."""
+    torch.manual_seed(0)
+    initial, inputs = nn.Sequential(nn.Linear(10, 20), nn.ReLU(), nn.Linear(20, 5)), torch.randn(m, 10)
+    model = copy.deepcopy(initial)
+    with torch.no_grad():
+        for p in model.parameters():
+            p += torch.randn_like(p)
+    labels, seen = model(inputs).argmax(1), []
+    model.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
+    subject = genbench.Subject.from_module(model, initial=initial, data=(inputs, labels))
+    seen.clear()
+    expected = plain_compression_bound(model, initial, inputs, labels)
+    assert read("compression_bound", subject) == pytest.approx(expected, rel=1e-12)
+    assert least <= sum(count for count in seen if count > 2) <= most  # two were to see what they keep

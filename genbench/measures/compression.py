@@ -10,7 +10,7 @@ from genbench.errors import NotApplicable
 from genbench.plugin.contract import measure
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from genbench.subject import Subject
 
@@ -61,6 +61,18 @@ def _quantised(changes: list[Tensor], step: float) -> tuple[list[Tensor], float]
     return decoded, bits
 
 
+def _bound(subject: Subject, model: nn.Module, excess: float, best: float) -> float:
+    """Training error of `model` + `excess`; examples are left out once that is no less than `best`."""
+    wrong, bound = 0, excess
+    with torch.no_grad():
+        for x, y in subject.batches():
+            wrong += int((model(x).argmax(1) != y).sum())
+            bound = wrong / subject.m + excess
+            if bound >= best:
+                break
+    return bound
+
+
 @measure(
     category="compression",
     needs={"weights", "initial_weights", "training_data"},
@@ -88,14 +100,16 @@ def compression_bound(subject: Subject) -> float:
     if max(float(change.abs().max()) for change in changes if change.numel()) > 6e4:
         raise NotApplicable("the weights moved by more than half precision can hold")
     m, best = subject.m, math.inf
-    for step in _STEPS:
+    for step in reversed(_STEPS):  # the shortest code first: longer ones may be beaten whatever their error
         decoded, bits = _quantised(changes, step)
+        complexity = bits * math.log(2) + 2 * math.log(bits) + math.log(m * len(_STEPS) / _DELTA) + 2
+        excess = math.sqrt(complexity / (2 * m - 1))
+        if excess >= best:
+            continue
         with torch.no_grad():
             for (name, value), change in zip(state.items(), decoded, strict=True):
                 value.copy_(initial[name] + change)
-            wrong = sum(int((model(x).argmax(1) != y).sum()) for x, y in subject.batches())
-        complexity = bits * math.log(2) + 2 * math.log(bits) + math.log(m * len(_STEPS) / _DELTA) + 2
-        best = min(best, wrong / m + math.sqrt(complexity / (2 * m - 1)))
+        best = min(best, _bound(subject, model, excess, best))
     return best
 
 

@@ -32,8 +32,6 @@ _FLOOR = 0.1
 """Least size of an example that is drawn by size, as a share of the mean."""
 _DRAWS, _ISOTROPIC_DRAWS = 40, 20
 """Of isotropic noise only the error is asked for, which fewer draws tell well enough."""
-_FORWARD = 0.25
-"""Of what autograd would keep of an example, the share that a pass without it holds at a time."""
 
 
 def noise_scales(theta: list[Tensor], kind: str) -> list[Tensor]:
@@ -95,7 +93,8 @@ def _sizes(logits: Tensor, labels: Tensor) -> Tensor:
 
 def _judge(network: TrainedNetwork, model: nn.Module, rows: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
     inputs, labels = network.inputs.chosen(rows), network.labels.cpu()[rows]
-    size = fitting(network, _EXAMPLES, _FORWARD)
+    # No more than with gradients: of larger layers the kernel clears memory anew, a third of the time.
+    size = fitting(network, _EXAMPLES)
 
     def judge() -> tuple[Tensor, Tensor]:
         logits = torch.cat([model(x).cpu() for x in inputs.split(size)]).double()

@@ -36,8 +36,6 @@ DRAWS = 4 * _LOOK_DRAWS
 """Of noise behind the value: four looks, two on either side of it."""
 _APART = 0.2
 """Distance in log sigma from the middle to a look."""
-_FORWARD = 0.25
-"""Of what autograd would keep of an example, the share that a pass without it holds at a time."""
 _SETTLED, _ROUNDS = 0.4, 4
 """Looks further off than this from the solution are taken anew around it; so often at most."""
 
@@ -153,7 +151,8 @@ class _Noise:
         if isinstance(network.folded, NotApplicable):
             raise network.folded
         self._inputs, self._labels, self._right = network.inputs, network.labels.cpu(), right
-        self._most = fitting(network, max(_EXAMPLES, _GLANCE), _FORWARD)
+        # No more than with gradients: of larger layers the kernel clears memory anew, a third of the time.
+        self._most = fitting(network, max(_EXAMPLES, _GLANCE))
         self._noisy = network.folded.copy().module
         self._magnitude_aware = magnitude_aware
         self._generator = generator
