@@ -8,11 +8,12 @@ import json
 import re
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+from unittest import mock
 
 import pytest
 from population_records import population_evidence, population_records
@@ -165,6 +166,26 @@ def test_the_site_is_small_and_plotly_is_in_it_once(site) -> None:
 # -- in a browser ------------------------------------------------------------------------------------
 
 
+DRAWN = """
+return document.readyState === "complete"
+  && [...document.querySelectorAll(".plot")].every(plot => plot.querySelector(".main-svg"))
+"""
+
+
+def wait(driver: Any, until: Callable[[], bool]) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(driver, 30).until(lambda _: until())
+
+
+def open_controls(browser: Any) -> list[Any]:
+    """The boxes for the columns of a board."""
+    browser.find_element("css selector", "#controls summary").click()
+    boxes = browser.find_elements("css selector", "#columns label")
+    wait(browser, lambda: all(box.is_displayed() for box in boxes))
+    return boxes
+
+
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Any]:
     from selenium import webdriver
@@ -185,7 +206,15 @@ def driver() -> Iterator[Any]:
         started = webdriver.Chrome(options=options, service=Service(program))
     except WebDriverException as problem:
         pytest.skip(f"Chromium does not start on this machine: {problem.msg}")
-    yield started
+    visit = started.get
+
+    def get(url: str) -> None:
+        """Until the page's figures are drawn, which on a busy machine is after it has loaded."""
+        visit(url)
+        wait(started, lambda: started.execute_script(DRAWN))
+
+    with mock.patch.object(started, "get", get):
+        yield started
     started.quit()
 
 
@@ -259,8 +288,7 @@ def test_filtering_keeps_the_baselines(browser, site) -> None:
 
 def test_hiding_columns(browser, site) -> None:
     browser.get((site / "mini" / "index.html").as_uri())
-    browser.find_element("css selector", "#controls summary").click()
-    boxes = browser.find_elements("css selector", "#columns label")
+    boxes = open_controls(browser)
     labels = [box.text for box in boxes]
     assert "seconds" in labels
     assert "measure" not in labels
@@ -357,8 +385,7 @@ def test_a_populations_board_hides_a_score_and_explains_its_columns(browser, sit
     place = place_of(browser, "PGDL")
     cell = browser.find_element("css selector", f"table.board tbody td:nth-child({place})")
     assert cell.is_displayed()
-    browser.find_element("css selector", "#controls summary").click()
-    boxes = browser.find_elements("css selector", "#columns label")
+    boxes = open_controls(browser)
     next(box for box in boxes if box.text == "PGDL").click()
     assert not cell.is_displayed()
     legend = browser.find_element("css selector", ".legend")
