@@ -22,7 +22,7 @@ from genbench.plugin.registry import load_registry
 
 
 def table(store: Path) -> list[tuple[object, ...]]:
-    with sqlite3.connect(store / "readings.sqlite") as connection:
+    with contextlib.closing(sqlite3.connect(store / "readings.sqlite")) as connection:
         return connection.execute(
             "SELECT key, suite, quick, subject, measure, status, reason, value FROM readings ORDER BY key"
         ).fetchall()
@@ -32,7 +32,7 @@ def starts(store: Path) -> dict[str, int]:
     """How often the computation of each cell was begun."""
     if not (store / "readings.sqlite").exists():
         return {}
-    with sqlite3.connect(store / "readings.sqlite") as connection:
+    with contextlib.closing(sqlite3.connect(store / "readings.sqlite")) as connection:
         query = "SELECT key, COUNT(*) FROM events WHERE event = 'started' GROUP BY key"
         return dict(connection.execute(query))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import shutil
@@ -210,7 +211,7 @@ def test_failures_are_recorded_but_not_kept(tmp_path) -> None:
         readings.ended([(cell, Outcome(Status.CRASHED, "its process died"))])
         assert store.read(cell.key) is None
         readings.close()
-    with sqlite3.connect(tmp_path / "s" / "readings.sqlite") as connection:
+    with contextlib.closing(sqlite3.connect(tmp_path / "s" / "readings.sqlite")) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         recorded = connection.execute("SELECT suite, measure, status, value FROM readings").fetchall()
         assert recorded == [("s", "m", "crashed", None)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from dataclasses import dataclass, field
@@ -185,7 +186,8 @@ def _history(store: Path) -> dict[str, float]:
     if not file.is_file():
         return {}
     try:
-        with sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=5) as connection:
+        address = f"{file.resolve().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=5)) as connection:
             query = "SELECT kind, AVG(seconds) FROM events WHERE event = 'ok' GROUP BY kind"
             return dict(connection.execute(query))
     except sqlite3.Error:
