@@ -137,6 +137,15 @@ def test_sums_of_rows_drawn_by_size_are_unbiased_and_exact_for_sizes() -> None:
     assert (chance == 1).all()
 
 
+def test_rows_of_one_size_are_drawn_in_any_company_where_they_are_mixed() -> None:
+    """In the fixed order a tenth of them comes in ten ways only."""
+    generator, sizes = torch.Generator().manual_seed(0), torch.ones(200)
+    for mixed, least, most in ((False, 2, 10), (True, 40, 40)):
+        drawn = [drawn_by_size(sizes, 20, generator, mixed=mixed) for _ in range(40)]
+        assert least <= len({tuple(sorted(rows.tolist())) for rows, _ in drawn}) <= most
+        assert all(len(rows) == 20 and chance.allclose(chance.new_tensor(0.1)) for rows, chance in drawn)
+
+
 @pytest.mark.parametrize(("rows", "of_each"), [(60, 1), (60, 3)])
 def test_the_error_of_rows_is_that_of_many_samples(rows, of_each) -> None:
     """Scores a(x) + b(x, partner) of 100 x with 50 partners each, sampled over and over."""

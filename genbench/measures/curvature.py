@@ -44,7 +44,7 @@ def hessian_top_eigenvalue(subject: Subject) -> Estimate:
 
 
 @measure(
-    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (35)", cost="high", version="4"
+    category="curvature", needs=_GRADIENTS, randomness="seeded", paper="002 (35)", cost="high", version="5"
 )
 def hessian_trace(subject: Subject) -> Estimate:
     """Trace of the loss's Hessian.

@@ -93,7 +93,7 @@ def _of_draw(part: Mapping[str, Tensor], left_out: Tensor) -> float:
     randomness="seeded",
     paper="002 (44)",
     cost="medium",
-    version="3",
+    version="4",
 )
 def tic_bias_bound(subject: Subject) -> Estimate:
     """Upper bound of tic_bias.

@@ -70,7 +70,7 @@ def information(network: TrainedNetwork, parts: PartSource, generator: torch.Gen
     uncertain = 1 - p.square().sum(1)  # tr L_n
     far = (p - targets).square().sum(1)
     sizes = _FLOOR + uncertain / uncertain.mean().clamp(min=1e-300) + far / far.mean().clamp(min=1e-300)
-    rows, chance = drawn_by_size(sizes, _EXAMPLES, generator)
+    rows, chance = drawn_by_size(sizes, _EXAMPLES, generator, mixed=True)
     directions = torch.cat([(p - targets)[rows, None], _roots(p[rows], generator)], 1)
     directions = directions.to(network.inputs.dtype).to(network.device)
     lengths = [w.numel() for w in trainable(network.model)]

@@ -39,17 +39,24 @@ def examples(network: TrainedNetwork, size: int) -> tuple[Inputs, Tensor]:
     return network.inputs.chosen(rows), network.labels[rows]
 
 
-def drawn_by_size(sizes: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def drawn_by_size(
+    sizes: Tensor, count: int, generator: torch.Generator, *, mixed: bool = False
+) -> tuple[Tensor, Tensor]:
     """About `count` rows in the fixed order, larger ones more often, and how likely each was to be drawn.
 
     Sizes are positive. The chance is in proportion to the size, and 1 where that would be more. A sum over
     all rows is that over the drawn ones of value / chance, without bias (Horvitz and Thompson 1952), and the
     more precise the closer values are to being in proportion to sizes. Drawn systematically: one random
     start, then equal steps through the summed chances.
+
+    `mixed`: the rows in a random order instead. In the fixed one the start is all that is drawn; the few
+    samples that leaves may differ by more, or by less, than groups of one of them do.
     """
     order = example_order(len(sizes))
     if len(order) <= count:
         return order, torch.ones(len(order), dtype=torch.float64, device="cpu")
+    if mixed:
+        order = order[torch.randperm(len(order), generator=generator, device="cpu")]
     ordered = sizes.cpu().double()[order]  # the same draw on every device
     certain = torch.zeros(len(order), dtype=torch.bool, device="cpu")
     chance = torch.ones(len(order), dtype=torch.float64, device="cpu")
