@@ -28,12 +28,24 @@ def _fitted_by(module: str) -> Callable[[DegradationTask], Sequence[Dial]]:
 DEFAULT = "autoencoder"
 
 DEGRADATIONS = [
-    Degradation(name, summary, _fitted_by(name))
-    for name, summary in (
-        ("autoencoder", "blend with the reconstruction of a convolutional autoencoder"),
-        ("gaussian", "additive Gaussian noise"),
-        ("blur", "Gaussian blur"),
-        ("jpeg", "JPEG compression"),
-        ("fgsm", "a step along the sign of a small network's input gradient"),
-    )
+    Degradation(
+        "autoencoder",
+        "reconstruction by a convolutional autoencoder with a narrowing bottleneck",
+        _fitted_by("autoencoder"),
+        version="2",
+    ),
+    Degradation(
+        "autoencoder@1",
+        "blend with the reconstruction of a convolutional autoencoder: what mini's evidence was made with",
+        _fitted_by("blended_autoencoder"),
+    ),
+    *(
+        Degradation(name, summary, _fitted_by(name))
+        for name, summary in (
+            ("gaussian", "additive Gaussian noise"),
+            ("blur", "Gaussian blur"),
+            ("jpeg", "JPEG compression"),
+            ("fgsm", "a step along the sign of a small network's input gradient"),
+        )
+    ),
 ]

@@ -1,122 +1,162 @@
-"""Reconstructions of convolutional autoencoders (paper 004): the narrower the bottleneck, the worse.
+"""Reconstructions of a convolutional autoencoder whose bottleneck narrows value by value.
 
-Each autoencoder keeps `channels` numbers per square of `stride` × `stride` pixels. It is convolutional all
-through, so one that was trained on crops works on images of any size.
+An image is cut into squares of s × s pixels. The encoder turns each into a code of C = channels · s² values in
+an order of their own: the first k are the best k for every k at once. The decoder makes an image of them again,
+whichever are left:
 
-A reconstruction is smooth, and so are large parts of some photographs: a set of those stays similar to any
-reconstruction. The last dial reaches every level on every set: it decodes codes that noise was added to.
+    code = W (x − mean),   x̂_k = D_k(Wᵀ m_k code),   m_k = (1, …, 1, k − ⌊k⌋, 0, …, 0),
+    D_k(y) = mean + y + (1 − k/C) · r(y)
+
+W is learnt in closed form: the best linear autoencoder of any width k is the span of the k leading principal axes
+of its training squares (Baldi and Hornik 1989). r is a small convolutional network, trained by gradient descent
+to restore what is lost with k drawn anew for each batch (nested dropout: Rippel, Gelbart and Adams 2014).
+
+The strength of the dial is the narrowness of the bottleneck, k = C^(1 − strength). So every level holds less of
+an image than the one above it, and none holds a ghost of the sharp original, as blending with it would (the
+method's version 1, `blended_autoencoder`): networks read ghosts well, and err less at a lower SSIM.
+
+Large parts of some pictures are plain, and stay similar to any reconstruction. The last part of the dial reaches
+every level on every set: it adds noise to the code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
-from math import log2
+from math import ceil
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
+from torch.nn.functional import conv2d, pad, pixel_shuffle, pixel_unshuffle
 
 from genbench.keys import derive_seed
 from genbench.plugin.offers import DegradationTask, Dial
-from genbench.testbed.degradations.networks import in_fixed_batches, one_thread, remembering, seeded, train
+from genbench.subject.precision import precise, wide
+from genbench.testbed.degradations.networks import crops, in_fixed_batches, one_thread, seeded, train
 from genbench.testbed.degradations.randomness import normal_noise
 
-__all__ = ["BOTTLENECKS", "Autoencoder", "fit"]
+__all__ = ["Autoencoder", "fit"]
 
-BOTTLENECKS = ((4, 16), (4, 4), (4, 2), (16, 4))
-"""(stride, channels), widest first: 1/3, 1/12, 1/24 and 1/192 of the values of a colour image.
-
-Fine steps where paper 004's levels lie: what a reconstruction loses changes in kind from one bottleneck to
-the next, and a large step would show as a jump of every model's error between two neighbouring levels."""
 _CROP = 64
-"""Side of the training crops of larger images: two squares of the widest stride."""
-_PIXELS = 600 * 32 * 32 * 32
-"""Pixels that each autoencoder is trained on, however large the images are."""
+"""Side of the training crops of larger images."""
+_PIXELS = 300 * 32 * 64 * 64
+"""Pixels that the decoder is trained on, however large the images are."""
+_SQUARES = 32
+"""Squares that the code is learnt from, for each of its values."""
 _AT_ONCE = 2**26
 """Pixel values of which a mean is taken at once."""
 _BATCH = 32
-_WIDTH = 16
+_WIDTH = 32
+_NARROWING = 0.875
+"""Share of the dial in which the bottleneck narrows; in the rest the code, then of one value, gets noise."""
 _SHAKE = 3.0
-"""Noise of the last dial, in standard deviations of the code."""
+"""Noise at full strength, in standard deviations of the code."""
 
 
 class Autoencoder(nn.Module):
-    """Images in [0, 1] to reconstructions of the same shape, in [0, 1]."""
+    """Images in [0, 1] to reconstructions of the same shape, in [0, 1], from as much of a code as is kept."""
 
-    def __init__(self, image_channels: int, stride: int, channels: int) -> None:
+    basis: Tensor
+    """(C, C): W, a row for each value of the code."""
+    spread: Tensor
+    """(C,) standard deviations of the code."""
+    mean: Tensor
+    """(channels, 1, 1)."""
+
+    def __init__(self, image_channels: int, side: int) -> None:
         super().__init__()
-        self.stride = stride
-        self.channels = channels
-        halvings = int(log2(stride)) - 1
-        widths = [_WIDTH * 2 ** min(i, 2) for i in range(halvings + 1)]
-        # Squares of 2 × 2 pixels become channels first: the layers at full resolution would cost the most.
-        encoder: list[nn.Module] = [nn.PixelUnshuffle(2), _convolution(4 * image_channels, widths[0])]
-        for narrow, wide in pairwise(widths):
-            encoder += [nn.SiLU(), _convolution(narrow, wide, stride=2)]
-        decoder: list[nn.Module] = [_convolution(channels, widths[-1])]
-        for narrow, wide in reversed(list(pairwise(widths))):
-            decoder += [nn.SiLU(), nn.Upsample(scale_factor=2), _convolution(wide, narrow)]
-        self.encoder = nn.Sequential(*encoder, nn.SiLU(), nn.Conv2d(widths[-1], channels, 1))
-        self.decoder = nn.Sequential(
-            *decoder, nn.SiLU(), _convolution(widths[0], 4 * image_channels), nn.PixelShuffle(2)
+        self.side = side
+        size = image_channels * side * side
+        self.size = size
+        for name, shape in (("basis", (size, size)), ("spread", (size,)), ("mean", (image_channels, 1, 1))):
+            self.register_buffer(name, torch.zeros(shape))
+        # Squares of 4 × 4 pixels are channels here: layers at full resolution would cost the most.
+        inside = 16 * image_channels
+        last = nn.Conv2d(_WIDTH, inside, 3, padding=1)
+        # Training begins at the best linear autoencoder.
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.restore = nn.Sequential(
+            nn.PixelUnshuffle(4),
+            nn.Conv2d(inside, _WIDTH, 3, padding=1),
+            nn.SiLU(),
+            nn.Conv2d(_WIDTH, _WIDTH, 3, padding=1),
+            nn.SiLU(),
+            last,
+            nn.PixelShuffle(4),
         )
-        self.mean = nn.Parameter(torch.full((image_channels, 1, 1), 0.5))
 
-    def code(self, images: Tensor) -> Tensor:
-        """(n, channels of the bottleneck, squares down, squares across)."""
+    def squares(self, images: Tensor) -> Tensor:
+        """(n, C, squares down, squares across): pixels less the mean colour."""
         height, width = images.shape[-2:]
         # Sides are filled up to whole squares by repeating the edge, which works for any size.
-        whole = pad(images, (0, -width % self.stride, 0, -height % self.stride), mode="replicate")
-        code: Tensor = self.encoder(whole * 2 - 1)
-        return code
+        whole = pad(images, (0, -width % self.side, 0, -height % self.side), mode="replicate")
+        return pixel_unshuffle(whole - self.mean, self.side)
 
-    def forward(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
-        """(n, channels, height, width) to the same; `noise`, if given, is added to the code."""
+    def forward(self, images: Tensor, kept: float, noise: Tensor | None = None) -> Tensor:
+        """(n, channels, height, width) to the same, from the first `kept` values of the code, a last one in part.
+
+        `noise`, if given, is added to the code: (n, C, squares down, squares across).
+        """
         height, width = images.shape[-2:]
-        code = self.code(images)
-        raw: Tensor = self.decoder(code if noise is None else code + noise)[..., :height, :width] + self.mean
+        some = self.basis[: ceil(kept)] if noise is None else self.basis
+        share = (kept - torch.arange(len(some), device=images.device)).clamp(0, 1)
+        code = conv2d(self.squares(images), some[:, :, None, None]) * share.view(-1, 1, 1)
+        if noise is not None:
+            code = code + noise
+        coarse = pixel_shuffle(conv2d(code, some.T[:, :, None, None]), self.side)
+        raw = (coarse + (1 - kept / self.size) * self.restore(coarse))[..., :height, :width] + self.mean
         # Clipping has no gradient, so training must see past it.
         return raw if self.training else raw.clamp(0, 1)
 
 
-def _convolution(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
-    return nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1)
-
-
 def fit(task: DegradationTask) -> Sequence[Dial]:
-    """One dial for each bottleneck, the widest first, then the one with noise in the code."""
+    """One dial: the bottleneck narrows from all values of the code to one, then noise is added."""
+    channels, height, width = task.images.shape[1:]
+    seed = derive_seed("autoencoder", task.seed)
+    generator = torch.Generator("cpu").manual_seed(seed)
+    side = 16 if min(height, width) > _CROP else 8
     with one_thread():
-        networks = [_trained(task, stride, channels) for stride, channels in BOTTLENECKS]
-        return [*map(_reconstructing, networks), _shaken(networks[0], task)]
+        network = seeded(lambda: Autoencoder(channels, side), seed).to(task.images.device)
+        _learn_code(network, task.images, generator)
+        _train_decoder(network, task.images, generator)
+    return [_dial(network, derive_seed("autoencoder code", task.seed))]
 
 
-def _trained(task: DegradationTask, stride: int, channels: int) -> Autoencoder:
-    image_channels, height, width = task.images.shape[1:]
-    seed = derive_seed("autoencoder", task.seed, stride, channels)
-    network = seeded(lambda: Autoencoder(image_channels, stride, channels), seed).to(task.images.device)
-    for convolution in network.modules():
-        if isinstance(convolution, nn.Conv2d):  # a fifth faster in this layout
-            convolution.weight.data = convolution.weight.data.contiguous(memory_format=torch.channels_last)
-    with torch.no_grad():
-        # Training begins at the mean colour instead of spending its first steps on finding it.
-        network.mean.copy_(_mean(task.images)[:, None, None] / 255)
+def _learn_code(network: Autoencoder, images: Tensor, generator: torch.Generator) -> None:
+    """Mean colour and principal axes of squares anywhere in the images."""
+    network.mean.copy_(_mean(images)[:, None, None] / 255)
+    size, device = network.size, images.device
+    moments = torch.zeros(size, size, dtype=wide(device), device=device)
+    count = 0
+    while count < _SQUARES * size:
+        rows = torch.randint(len(images), (_BATCH,), generator=generator, device="cpu")
+        values = network.squares(crops(images, rows, _CROP, generator)).transpose(0, 1).flatten(1)
+        values = values.to(moments.dtype)
+        moments += values @ values.T
+        count += values.shape[1]
+    variances, axes = torch.linalg.eigh(precise(moments) / count)
+    network.basis.copy_(axes.T.flip(0))
+    network.spread.copy_(variances.flip(0).clamp(min=0).sqrt())
 
-    def loss(images: Tensor, rows: Tensor) -> Tensor:
-        difference: Tensor = network(images) - images
+
+def _train_decoder(network: Autoencoder, images: Tensor, generator: torch.Generator) -> None:
+    height, width = images.shape[-2:]
+
+    def loss(crops: Tensor, rows: Tensor) -> Tensor:
+        drawn = float(torch.rand((), generator=generator, device="cpu"))
+        difference: Tensor = network(crops, network.size**drawn) - crops
         return difference.square().mean()
 
     train(
         network,
         loss,
-        task.images,
+        images,
         crop=_CROP,
         batch=_BATCH,
         steps=max(20, _PIXELS // (_BATCH * min(_CROP, height) * min(_CROP, width))),
         rate=3e-3,
-        generator=torch.Generator("cpu").manual_seed(seed),
+        generator=generator,
     )
-    return network
 
 
 def _mean(images: Tensor) -> Tensor:
@@ -131,33 +171,16 @@ def _mean(images: Tensor) -> Tensor:
     return total / (images.numel() // images.shape[1])
 
 
-def _name(network: Autoencoder) -> str:
-    return f"autoencoder-{network.stride}x{network.channels}"
-
-
-def _reconstructing(network: Autoencoder) -> Dial:
-    reconstruct = remembering(lambda images: in_fixed_batches(network, images))
-
+def _dial(network: Autoencoder, key: int) -> Dial:
     def turn(images: Tensor, strength: float, rows: Tensor) -> Tensor:
+        narrow, shake = min(strength / _NARROWING, 1.0), max(0.0, strength - _NARROWING) / (1 - _NARROWING)
+        kept = network.size ** (1 - narrow)
         with torch.no_grad():
-            return images.lerp(reconstruct(images), strength)
+            if not shake:
+                return in_fixed_batches(lambda part: network(part, kept), images)
+            shape = network.squares(images[:1]).shape[1:]
+            scale = _SHAKE * shake * network.spread.view(-1, 1, 1)
+            noise = normal_noise(key, rows, shape).to(images.device) * scale
+            return in_fixed_batches(lambda part, shaken: network(part, kept, shaken), images, noise)
 
-    return Dial(_name(network), turn, network.state_dict())
-
-
-def _shaken(network: Autoencoder, task: DegradationTask) -> Dial:
-    key = derive_seed("autoencoder code", task.seed)
-    with torch.no_grad():
-        some = task.images[:_BATCH, :, :_CROP, :_CROP].float() / 255
-        scale = _SHAKE * network.code(some).std(dim=(0, 2, 3), keepdim=True)
-
-    @remembering
-    def reconstruct(images: Tensor, rows: Tensor) -> Tensor:
-        shape = network.code(images[:1]).shape[1:]
-        return in_fixed_batches(network, images, normal_noise(key, rows, shape).to(images.device) * scale)
-
-    def turn(images: Tensor, strength: float, rows: Tensor) -> Tensor:
-        with torch.no_grad():
-            return images.lerp(reconstruct(images, rows), strength)
-
-    return Dial(f"{_name(network)}-noise", turn, {**network.state_dict(), "noise": scale})
+    return Dial("autoencoder", turn, network.state_dict())

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-__all__ = ["in_fixed_batches", "one_thread", "remembering", "seeded", "train"]
+__all__ = ["crops", "in_fixed_batches", "one_thread", "remembering", "seeded", "train"]
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -68,14 +68,14 @@ def train(
                 order = torch.cat([order, torch.randperm(len(images), generator=generator, device="cpu")])
             rows, order = order[:batch], order[batch:]
             optimiser.zero_grad(set_to_none=True)
-            loss(_crops(images, rows, crop, generator), rows).backward()
+            loss(crops(images, rows, crop, generator), rows).backward()
             # The first step makes Adam's counters, which torch puts on the CPU wherever the weights are.
             with nullcontext() if step else torch.device("cpu"):
                 optimiser.step()
     network.requires_grad_(False).eval()
 
 
-def _crops(images: Tensor, rows: Tensor, crop: int, generator: torch.Generator) -> Tensor:
+def crops(images: Tensor, rows: Tensor, crop: int, generator: torch.Generator) -> Tensor:
     """One crop of each image of `rows`, all at the same random place, as floats in [0, 1]."""
     height, width = images.shape[-2:]
     top, left = (
