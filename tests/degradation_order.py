@@ -1,15 +1,14 @@
-"""Does the harm of a degradation grow as SSIM falls? Three networks, nine levels, any images.
+"""Does the harm of a degradation grow as SSIM falls? A few networks, nine levels, any images.
 
-    python tests/degradation_order.py glyphs --networks mini-clip:rn8 mini-efficientnet:b0 mini-efficientnet:b4
+    python tests/degradation_order.py glyphs --networks mini-clip:rn4 mini-clip:rn8 mini-efficientnet:b0
     python tests/degradation_order.py folder:DIR --side 224 --networks lite:0 lite:1 lite:2
-                                      [--degradations autoencoder jpeg] [--classes 20] [--train 30] [--heldout 10]
-                                      [--json FILE] [--picture FILE.png --rows 3]
+        [--degradations autoencoder jpeg] [--classes 20] [--train 30] [--heldout 10]
+        [--bfloat16] [--network-side 128] [--json FILE] [--picture FILE.png --rows 3]
 
 A head is fitted to each network's features of clean training images; its error is taken on held-out images,
 clean and degraded to every level of paper 004. The table says the mean error per level, the SSIM that was
-reached, and Spearman's rank correlation of error and level: -1 if every step down makes it worse. Degradations
-are fitted as the testbed does it: to the training images, with the seed of its cells. A small version is in
-tests/test_degradation_order.py.
+reached, and Spearman's rank correlation of error and level: -1 if every step down makes it worse.
+A small version is in tests/test_degradations.py.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from scipy.stats import spearmanr
 from torch import Tensor
 
@@ -29,10 +29,14 @@ from genbench.data.images import TensorImages
 from genbench.keys import derive_seed
 from genbench.plugin.offers import BackboneRequest, DegradationTask
 from genbench.plugin.registry import load_registry
+from genbench.suites import load_suite
+from genbench.suites.evidence_packs import find_pack
+from genbench.testbed.adaptation import AdaptedNetwork, read_state
 from genbench.testbed.degradations.calibrate import calibrate, degrade
 from genbench.testbed.heads import Head, fit_heads
 from genbench.testbed.images import chosen_images, chosen_rows, load_data
-from genbench.zoo.features import extract_features
+from genbench.testbed.manifest import TestbedManifest
+from genbench.zoo.features import Preprocess, extract_features
 from genbench.zoo.loaded import LoadedBackbone
 
 LEVELS = (0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.90, 0.95, 1.0)
@@ -66,11 +70,21 @@ class Material:
 
 
 class Probe:
-    """A pretrained network with a head for the classes of some images."""
+    """A network with a head for the classes of some images.
 
-    def __init__(self, name: str, training: TensorImages, *, bfloat16: bool = False) -> None:
+    Networks of `mini` are those of its evidence, which were adapted to the first 50 classes of glyphs.
+    """
+
+    def __init__(
+        self, name: str, training: TensorImages, *, bfloat16: bool = False, side: int | None = None
+    ) -> None:
         entry, argument = load_registry().resolve("backbones", name)
         self.backbone: LoadedBackbone = entry.item.load(BackboneRequest(argument=argument))
+        if name.startswith("mini-"):
+            _adapt(self.backbone)
+        if side is not None:
+            assert isinstance(self.backbone.preprocess, Preprocess)
+            self.backbone = replace(self.backbone, preprocess=replace(self.backbone.preprocess, side=side))
         self.bfloat16 = bfloat16
         if bfloat16:
             self.backbone.module.to(memory_format=torch.channels_last)
@@ -86,6 +100,15 @@ class Probe:
     def _features(self, images: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bfloat16):
             return torch.cat(list(extract_features(self.backbone, images, _BATCH)))
+
+
+def _adapt(backbone: LoadedBackbone) -> None:
+    pack = find_pack(load_suite("mini"))
+    assert pack is not None
+    shipped = pack.read_as(TestbedManifest).networks[backbone.name].files["final.safetensors"]
+    network = AdaptedNetwork(backbone.module, backbone.feature_width, classes=50, seed=0)
+    network.load_state_dict(read_state(load_file(pack.file(shipped))))
+    network.eval()
 
 
 def degraded_levels(material: Material, name: str) -> dict[float, tuple[Tensor, float]]:
@@ -116,15 +139,17 @@ def main() -> None:
     parser.add_argument("--train", type=int)
     parser.add_argument("--heldout", type=int)
     parser.add_argument("--side", type=int)
-    parser.add_argument("--bfloat16", action="store_true", help="features as `genbench run --autocast` takes them")
+    parser.add_argument(
+        "--bfloat16", action="store_true", help="features as `genbench run --autocast` takes them"
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--rows", type=int, default=3)
     given = parser.parse_args()
     torch.set_num_threads(1)
     material = Material.of(given.dataset, given.classes, given.train, given.heldout, given.side)
-    print(f"{given.dataset}: {len(material.training)} training and {len(material.heldout)} held-out images of "
-          f"{'×'.join(map(str, material.heldout.images.shape[1:]))}", flush=True)  # fmt: skip
+    shape = "×".join(map(str, material.heldout.images.shape[1:]))
+    print(f"{given.dataset}, {shape}: {len(material.training)} training and {len(material.heldout)} held-out")
     degraded = {}
     for name in given.degradations:
         began = time.process_time()
@@ -136,7 +161,7 @@ def main() -> None:
     results = {}
     for network in given.networks:
         began = time.process_time()
-        probe = Probe(network, material.training, bfloat16=given.bfloat16)
+        probe = Probe(network, material.training, bfloat16=given.bfloat16, side=given.network_side)
         labels = material.heldout.labels
         clean = probe.error(material.heldout.images, labels)
         for name, levels in degraded.items():

@@ -206,7 +206,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training of a few steps: what is tested is where it happens."""
     monkeypatch.setattr(fgsm, "_STEPS", 3)
     monkeypatch.setattr(autoencoder, "_PIXELS", 1)
-    monkeypatch.setattr(autoencoder, "BOTTLENECKS", ((4, 4), (16, 4)))
 
 
 @pytest.mark.usefixtures("short")
@@ -234,8 +233,7 @@ def test_degrading(method: str) -> None:
 
 def test_dials_follow_the_device(short: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fitted and turned on "meta", but for what needs values: JPEG, and fgsm's number of classes."""
-    for module in (autoencoder, fgsm):
-        monkeypatch.setattr(module, "remembering", lambda function: function)
+    monkeypatch.setattr(fgsm, "remembering", lambda function: function)
     scene = scenes(20, 32, 3, seed=4)
     task, rows = DegradationTask(scene.images, scene.labels), torch.arange(20)
     with computing_on("meta"):
@@ -245,7 +243,7 @@ def test_dials_follow_the_device(short: None, monkeypatch: pytest.MonkeyPatch) -
             for dial in load_registry().get("degradations", method).item.fit(task)
         ]
     dials.append(fgsm._dial(fgsm.Surrogate(3, 2, 4).to(META), key=1))
-    assert len(dials) == 3 + 1 + 1 + 1
+    assert len(dials) == 4
     for dial in dials:
         assert {value.device for value in dial.tensors.values()} <= {META}
         turned = dial.turn(scene.images.to(META).float() / 255, 0.5, rows)

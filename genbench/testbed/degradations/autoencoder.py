@@ -1,28 +1,28 @@
-"""Reconstructions of a convolutional autoencoder whose bottleneck narrows value by value.
+"""Reconstructions of a convolutional autoencoder (paper 004) whose bottleneck narrows steadily.
 
-An image is cut into squares of s × s pixels. The encoder turns each into a code of C = channels · s² values in
-an order of their own: the first k are the best k for every k at once. The decoder makes an image of them again,
-whichever are left:
+An image is cut into squares of s × s pixels, and each becomes a code of C = channels · s² values: its
+coordinates along the principal axes of the training squares, of variances l_1 ≥ l_2 ≥ … (the rows of W). The
+bottleneck is noise of variance t on every value of the code, which lets ½ sum_i log(1 + l_i/t) nats pass. The
+decoder is the best linear one, followed by a small convolutional network r that restores what it can:
 
-    code = W (x − mean),   x̂_k = D_k(Wᵀ m_k code),   m_k = (1, …, 1, k − ⌊k⌋, 0, …, 0),
-    D_k(y) = mean + y + (1 − k/C) · r(y)
+    x̂ = mean + y + (1 − g) · r(y),   y = Wᵀ (m ∘ code),   m_i = l_i / (l_i + t),   g = mean of m
 
-W is learnt in closed form: the best linear autoencoder of any width k is the span of the k leading principal axes
-of its training squares (Baldi and Hornik 1989). r is a small convolutional network, trained by gradient descent
-to restore what is lost with k drawn anew for each batch (nested dropout: Rippel, Gelbart and Adams 2014).
+W and m are where gradient descent on a linear autoencoder with such a bottleneck ends, taken in closed form
+(Baldi and Hornik 1989); r is trained by gradient descent on noisy codes, with t drawn anew for each batch.
+Images are reconstructed from codes without noise, as a variational autoencoder's are.
 
-The strength of the dial is the narrowness of the bottleneck, k = C^(1 − strength). So every level holds less of
-an image than the one above it, and none holds a ghost of the sharp original, as blending with it would (the
-method's version 1, `blended_autoencoder`): networks read ghosts well, and err less at a lower SSIM.
+The strength of the dial is log t. As t grows, fine detail goes first and all else fades after it, so that
+each level is made of less than the one above it. Nothing is blended with the image itself: that leaves a
+sharp ghost of it, which networks read so well that they may err less at a lower SSIM (`blended_autoencoder`,
+the first version).
 
-Large parts of some pictures are plain, and stay similar to any reconstruction. The last part of the dial reaches
-every level on every set: it adds noise to the code.
+Large parts of some pictures are plain, and stay similar to any reconstruction. The last part of the dial
+reaches every level on every set: there some of the noise is left in the code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,14 @@ from torch.nn.functional import conv2d, pad, pixel_shuffle, pixel_unshuffle
 from genbench.keys import derive_seed
 from genbench.plugin.offers import DegradationTask, Dial
 from genbench.subject.precision import precise, wide
-from genbench.testbed.degradations.networks import crops, in_fixed_batches, one_thread, seeded, train
+from genbench.testbed.degradations.networks import (
+    crops,
+    in_fixed_batches,
+    mean_colour,
+    one_thread,
+    seeded,
+    train,
+)
 from genbench.testbed.degradations.randomness import normal_noise
 
 __all__ = ["Autoencoder", "fit"]
@@ -42,23 +49,25 @@ _PIXELS = 300 * 32 * 64 * 64
 """Pixels that the decoder is trained on, however large the images are."""
 _SQUARES = 32
 """Squares that the code is learnt from, for each of its values."""
-_AT_ONCE = 2**26
-"""Pixel values of which a mean is taken at once."""
 _BATCH = 32
 _WIDTH = 32
+_WIDEST = 1e-6
+"""Variance of the noise at strength 0: less than that of rounding to 8 bits."""
+_NARROWEST = 4.0
+"""Variance of the noise where the bottleneck is narrowest, in variances of the code's first value."""
 _NARROWING = 0.875
-"""Share of the dial in which the bottleneck narrows; in the rest the code, then of one value, gets noise."""
+"""Share of the dial in which the bottleneck narrows; in the rest, noise stays in the code."""
 _SHAKE = 3.0
-"""Noise at full strength, in standard deviations of the code."""
+"""That noise at full strength, in standard deviations of the code."""
 
 
 class Autoencoder(nn.Module):
-    """Images in [0, 1] to reconstructions of the same shape, in [0, 1], from as much of a code as is kept."""
+    """Images in [0, 1] to reconstructions of the same shape, in [0, 1]."""
 
-    basis: Tensor
+    axes: Tensor
     """(C, C): W, a row for each value of the code."""
-    spread: Tensor
-    """(C,) standard deviations of the code."""
+    variances: Tensor
+    """(C,): l."""
     mean: Tensor
     """(channels, 1, 1)."""
 
@@ -66,8 +75,7 @@ class Autoencoder(nn.Module):
         super().__init__()
         self.side = side
         size = image_channels * side * side
-        self.size = size
-        for name, shape in (("basis", (size, size)), ("spread", (size,)), ("mean", (image_channels, 1, 1))):
+        for name, shape in (("axes", (size, size)), ("variances", (size,)), ("mean", (image_channels, 1, 1))):
             self.register_buffer(name, torch.zeros(shape))
         # Squares of 4 × 4 pixels are channels here: layers at full resolution would cost the most.
         inside = 16 * image_channels
@@ -92,25 +100,32 @@ class Autoencoder(nn.Module):
         whole = pad(images, (0, -width % self.side, 0, -height % self.side), mode="replicate")
         return pixel_unshuffle(whole - self.mean, self.side)
 
-    def forward(self, images: Tensor, kept: float, noise: Tensor | None = None) -> Tensor:
-        """(n, channels, height, width) to the same, from the first `kept` values of the code, a last one in part.
+    def kept(self, noise: Tensor) -> Tensor:
+        """(C,): m, what is kept of each value of the code where the bottleneck has noise of that variance."""
+        return self.variances / (self.variances + noise)
 
-        `noise`, if given, is added to the code: (n, C, squares down, squares across).
+    def linear(self, kept: Tensor) -> Tensor:
+        """(C, C): squares to the best linear reconstruction of them."""
+        return (self.axes.T * kept) @ self.axes
+
+    def forward(self, squares: Tensor, kept: Tensor, linear: Tensor, left: Tensor | None = None) -> Tensor:
+        """Reconstructions (n, channels, height, width), both sides whole squares.
+
+        Parameters
+        ----------
+        squares : as the method of that name gives them, or with noise on them: it is white along any axes.
+        kept, linear : as the methods of these names give them.
+        left : noise that is left in the code, as it shows in squares.
         """
-        height, width = images.shape[-2:]
-        some = self.basis[: ceil(kept)] if noise is None else self.basis
-        share = (kept - torch.arange(len(some), device=images.device)).clamp(0, 1)
-        code = conv2d(self.squares(images), some[:, :, None, None]) * share.view(-1, 1, 1)
-        if noise is not None:
-            code = code + noise
-        coarse = pixel_shuffle(conv2d(code, some.T[:, :, None, None]), self.side)
-        raw = (coarse + (1 - kept / self.size) * self.restore(coarse))[..., :height, :width] + self.mean
+        coarse = conv2d(squares, linear[:, :, None, None])
+        image = pixel_shuffle(coarse if left is None else coarse + left, self.side)
+        raw: Tensor = image + (1 - kept.mean()) * self.restore(image) + self.mean
         # Clipping has no gradient, so training must see past it.
         return raw if self.training else raw.clamp(0, 1)
 
 
 def fit(task: DegradationTask) -> Sequence[Dial]:
-    """One dial: the bottleneck narrows from all values of the code to one, then noise is added."""
+    """One dial: the bottleneck narrows to next to nothing, then noise stays in the code."""
     channels, height, width = task.images.shape[1:]
     seed = derive_seed("autoencoder", task.seed)
     generator = torch.Generator("cpu").manual_seed(seed)
@@ -124,8 +139,8 @@ def fit(task: DegradationTask) -> Sequence[Dial]:
 
 def _learn_code(network: Autoencoder, images: Tensor, generator: torch.Generator) -> None:
     """Mean colour and principal axes of squares anywhere in the images."""
-    network.mean.copy_(_mean(images)[:, None, None] / 255)
-    size, device = network.size, images.device
+    network.mean.copy_(mean_colour(images)[:, None, None] / 255)
+    size, device = len(network.axes), images.device
     moments = torch.zeros(size, size, dtype=wide(device), device=device)
     count = 0
     while count < _SQUARES * size:
@@ -135,17 +150,19 @@ def _learn_code(network: Autoencoder, images: Tensor, generator: torch.Generator
         moments += values @ values.T
         count += values.shape[1]
     variances, axes = torch.linalg.eigh(precise(moments) / count)
-    network.basis.copy_(axes.T.flip(0))
-    network.spread.copy_(variances.flip(0).clamp(min=0).sqrt())
+    network.axes.copy_(axes.T.flip(0))
+    network.variances.copy_(variances.flip(0).clamp(min=0))
 
 
 def _train_decoder(network: Autoencoder, images: Tensor, generator: torch.Generator) -> None:
     height, width = images.shape[-2:]
 
-    def loss(crops: Tensor, rows: Tensor) -> Tensor:
-        drawn = float(torch.rand((), generator=generator, device="cpu"))
-        difference: Tensor = network(crops, network.size**drawn) - crops
-        return difference.square().mean()
+    def loss(images: Tensor, rows: Tensor) -> Tensor:
+        variance = _noise(network, float(torch.rand((), generator=generator, device="cpu")))
+        kept, squares = network.kept(variance), network.squares(images)
+        noise = torch.randn(squares.shape, generator=generator, device="cpu").to(squares.device)
+        found = network(squares + variance.sqrt() * noise, kept, network.linear(kept))
+        return (found[..., : images.shape[2], : images.shape[3]] - images).square().mean()
 
     train(
         network,
@@ -159,28 +176,29 @@ def _train_decoder(network: Autoencoder, images: Tensor, generator: torch.Genera
     )
 
 
-def _mean(images: Tensor) -> Tensor:
-    """(channels,) means of uint8 images, a few of which are floats at a time."""
-    if images.numel() <= _AT_ONCE:
-        return images.float().mean(dim=(0, 2, 3))
-    # On a CPU the same bits as above, where images have several channels: there, too, one follows the other.
-    total = torch.zeros(images.shape[1], dtype=torch.float32, device=images.device)
-    for part in images.split(max(1, _AT_ONCE // (64 * images[0].numel()))):
-        for image in part.float().sum(dim=(2, 3)):
-            total += image
-    return total / (images.numel() // images.shape[1])
+def _noise(network: Autoencoder, narrowness: float) -> Tensor:
+    """Variance of the noise in the bottleneck; its logarithm grows evenly with `narrowness`, from 0 to 1."""
+    narrowest = _NARROWEST * network.variances[0].clamp(min=_WIDEST)
+    return _WIDEST * (narrowest / _WIDEST) ** narrowness
 
 
 def _dial(network: Autoencoder, key: int) -> Dial:
     def turn(images: Tensor, strength: float, rows: Tensor) -> Tensor:
-        narrow, shake = min(strength / _NARROWING, 1.0), max(0.0, strength - _NARROWING) / (1 - _NARROWING)
-        kept = network.size ** (1 - narrow)
-        with torch.no_grad():
+        height, width = images.shape[-2:]
+        shake = _SHAKE * max(0.0, strength - _NARROWING) / (1 - _NARROWING)
+        with torch.no_grad(), one_thread():
+            kept = network.kept(_noise(network, min(strength / _NARROWING, 1.0)))
+            linear = network.linear(kept)
+            decode = (network.axes.T * network.variances.sqrt() * shake)[:, :, None, None]
+
+            def reconstruct(part: Tensor, noise: Tensor | None = None) -> Tensor:
+                left = None if noise is None else conv2d(noise, decode)
+                found: Tensor = network(network.squares(part), kept, linear, left)[..., :height, :width]
+                return found
+
             if not shake:
-                return in_fixed_batches(lambda part: network(part, kept), images)
-            shape = network.squares(images[:1]).shape[1:]
-            scale = _SHAKE * shake * network.spread.view(-1, 1, 1)
-            noise = normal_noise(key, rows, shape).to(images.device) * scale
-            return in_fixed_batches(lambda part, shaken: network(part, kept, shaken), images, noise)
+                return in_fixed_batches(reconstruct, images)
+            noise = normal_noise(key, rows, network.squares(images[:1]).shape[1:])
+            return in_fixed_batches(reconstruct, images, noise.to(images.device))
 
     return Dial("autoencoder", turn, network.state_dict())
