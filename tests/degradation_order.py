@@ -40,7 +40,8 @@ from genbench.zoo.features import Preprocess, extract_features
 from genbench.zoo.loaded import LoadedBackbone
 
 LEVELS = (0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.90, 0.95, 1.0)
-_BATCH = 16
+_PIXELS = 2**18
+"""Of images that pass through a network at a time."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Probe:
             assert isinstance(self.backbone.preprocess, Preprocess)
             self.backbone = replace(self.backbone, preprocess=replace(self.backbone.preprocess, side=side))
         self.bfloat16 = bfloat16
+        self.batch = max(1, _PIXELS // self.backbone.preprocess(training.images[:1]).shape[-2:].numel())
         if bfloat16:
             self.backbone.module.to(memory_format=torch.channels_last)
         classes = int(training.labels.max()) + 1
@@ -99,7 +101,7 @@ class Probe:
 
     def _features(self, images: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bfloat16):
-            return torch.cat(list(extract_features(self.backbone, images, _BATCH)))
+            return torch.cat(list(extract_features(self.backbone, images, self.batch)))
 
 
 def _adapt(backbone: LoadedBackbone) -> None:
@@ -139,6 +141,7 @@ def main() -> None:
     parser.add_argument("--train", type=int)
     parser.add_argument("--heldout", type=int)
     parser.add_argument("--side", type=int)
+    parser.add_argument("--network-side", type=int, help="that the networks take, where not their own")
     parser.add_argument(
         "--bfloat16", action="store_true", help="features as `genbench run --autocast` takes them"
     )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from degradation_order import LEVELS, Probe, spearman
 from skimage.metrics import structural_similarity
 from torch import Tensor
 from torch.nn.functional import interpolate
@@ -29,7 +30,6 @@ from genbench.testbed.degradations.calibrate import Calibrated, calibrate, degra
 from genbench.testbed.ssim import ssim
 
 METHODS = ["autoencoder", "gaussian", "blur", "jpeg", "fgsm"]
-LEVELS = [0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0]
 SETS = ["glyphs", "scenes"]
 
 
@@ -204,30 +204,20 @@ def autoencoder_of_glyphs() -> autoencoder.Autoencoder:
     return network.requires_grad_(False).eval()
 
 
-def test_the_whole_code_gives_the_image_and_less_of_it_gives_less() -> None:
+def test_an_open_bottleneck_gives_the_image_and_a_narrower_one_less() -> None:
     network = autoencoder_of_glyphs()
     images = images_of("glyphs")[1].images[:100].float() / 255
-    assert torch.allclose(network(images, network.size), images, atol=1e-5)
-    widths = [network.size / 2**i for i in range(8)]
-    errors = [float((network(images, width) - images).square().mean()) for width in widths]
+    errors = [
+        float((network(network.squares(images), n, network.linear(n)) - images).square().mean())
+        for n in (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
+    ]
+    assert errors[0] < 1e-6
     assert all(wide < narrow for wide, narrow in pairwise(errors)), errors
 
 
-def test_what_the_bottleneck_drops_leaves_no_trace() -> None:
-    """Unlike a blend: images that differ in the dropped part of their codes have the same reconstruction."""
-    network = autoencoder_of_glyphs()
-    images = images_of("glyphs")[1].images[:10].float() / 255
-    kept, dropped = 10, network.basis[10:]
-    squares = torch.nn.functional.pixel_unshuffle(images, 8)
-    change = torch.einsum("cd,nchw->ndhw", dropped, torch.randn(10, len(dropped), *squares.shape[2:]))
-    other = images + torch.nn.functional.pixel_shuffle(0.1 * change, 8)
-    assert (other - images).abs().max() > 0.1
-    assert torch.allclose(network(other, kept), network(images, kept), atol=1e-4)
-
-
-def test_no_linear_code_of_the_same_width_is_better() -> None:
-    """The first values of the code against scikit-learn's principal axes of the squares they encode."""
-    from sklearn.decomposition import PCA
+def test_the_code_is_along_principal_axes_and_shrunk_as_ridge_regression_does() -> None:
+    """Against scikit-learn: the best linear reconstruction of squares from noisy copies of themselves."""
+    from sklearn.linear_model import Ridge
 
     network = autoencoder_of_glyphs()
     images = images_of("glyphs")[0].images.float() / 255 - network.mean
@@ -235,12 +225,61 @@ def test_no_linear_code_of_the_same_width_is_better() -> None:
     squares = (
         images.unfold(2, 8, 3).unfold(3, 8, 5).permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1).double()
     )
-    for kept in (1, 4, 16):
-        axes = network.basis[:kept].double()
-        lost = (squares - squares @ axes.T @ axes).square().sum()
-        best = PCA(kept, svd_solver="full").fit(squares)
-        least = (squares - best.inverse_transform(best.transform(squares))).square().sum()
-        assert lost < 1.1 * least
+    for narrowness in (0.4, 0.7):
+        # Noise of variance t on each of N inputs is, on average, a penalty of N · t.
+        penalty = len(squares) * float(network.noise(narrowness))
+        best = Ridge(penalty, fit_intercept=False).fit(squares, squares)
+        found = network.linear(narrowness).double()
+
+        def objective(matrix: Tensor, penalty: float = penalty) -> float:
+            return float((squares - squares @ matrix.T).square().sum() + penalty * matrix.square().sum())
+
+        assert objective(found) < 1.05 * objective(torch.from_numpy(best.coef_))
+
+
+def test_no_sharp_ghost_is_left() -> None:
+    """A checkerboard of single pixels fades for good: a blend would keep the share that it keeps of the image."""
+    network = autoencoder_of_glyphs()
+    images = images_of("glyphs")[1].images[:20].float() / 255 * 0.8 + 0.1
+    checks = 0.1 * (1 - 2.0 * (torch.arange(32)[:, None] + torch.arange(32)).remainder(2))
+    shares = []
+    for level in (0.95, 0.8, 0.65):
+        strength = calibration_of("autoencoder", "glyphs")[level].strength
+        turn = calibration_of("autoencoder", "glyphs")[level].dial.turn
+        change = turn(images + checks, strength, torch.arange(20)) - turn(images, strength, torch.arange(20))
+        shares.append(float((change * checks).sum() / (20 * 3 * checks.square().sum())))
+    assert shares[0] < 0.5
+    assert shares[2] < shares[1] < shares[0]
+    assert shares[1] < 0.1
+    assert network.side == 8
+
+
+@cache
+def probes() -> list[Probe]:
+    """Three networks of mini's evidence, with heads for the first half of the classes."""
+    task, _ = images_of("glyphs")
+    rows = (task.labels < 50).nonzero()[:, 0]
+    training = TensorImages(task.images[rows], task.labels[rows])
+    return [
+        Probe(name, training) for name in ("mini-clip:rn6", "mini-efficientnet:b0", "mini-efficientnet:b3")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "every"), [("autoencoder", 20), ("gaussian", 4), ("blur", 20), ("jpeg", 4), ("fgsm", 20)]
+)
+def test_networks_err_more_at_lower_levels(method: str, every: int) -> None:
+    """More images where the harm is small: these networks read letters through a lot of noise."""
+    heldout = DATASET.load(DataRequest()).heldout
+    rows = (heldout.labels < 50).nonzero()[::every, 0]
+    images, labels = heldout.batch(rows), heldout.labels[rows]
+    levels = [
+        degrade(found.dial, found.strength, images, rows)
+        for found in calibration_of(method, "glyphs").values()
+    ]
+    for probe in probes():
+        errors = [probe.error(degraded, labels) for degraded in levels]
+        assert spearman(errors) <= -0.9, (probe.backbone.name, errors)
 
 
 def test_fgsm_uses_no_label_of_the_images_it_degrades() -> None:

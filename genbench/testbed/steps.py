@@ -97,7 +97,7 @@ def degraded_images(inputs: NoiseInputs, parents: Mapping[str, Path], out: Path)
     """The held-out images at every SSIM level, and how each level was reached.
 
     They are stored, a byte a value on disk, and not made anew for each backbone. Of a dial only its tensors
-    can be kept, so that a cell of features would have to fit all dials again (40 s of processor time on
+    can be kept, so that a cell of features would have to fit all dials again (15 s of processor time on
     mini); and applying one costs more than reading what it gave (see `benchmarks/test_streaming.py`).
     """
     method = load_registry().get("degradations", inputs.degradation).item

@@ -97,8 +97,8 @@ class TestbedSuite(Suite):
         """Everything that determines networks and cubes.
 
         Which kappa the six statistics summarise is not in it: cubes hold both, per class. The version of the
-        degradation is, so that no pack serves that was made with another: "autoencoder@1" is the first version
-        of "autoencoder", which goes without saying.
+        degradation is, so that no pack serves that was made with another; the first, as "autoencoder@1" is
+        of "autoencoder", goes without saying.
         """
         testbed = {key: value for key, value in self.testbed.given().items() if key != "kappa"}
         testbed["degradation"] = self.testbed.degradation.partition("@")[0]

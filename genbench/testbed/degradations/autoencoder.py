@@ -5,16 +5,16 @@ coordinates along the principal axes of the training squares, of variances l_1 �
 bottleneck is noise of variance t on every value of the code, which lets ½ sum_i log(1 + l_i/t) nats pass. The
 decoder is the best linear one, followed by a small convolutional network r that restores what it can:
 
-    x̂ = mean + y + (1 − g) · r(y),   y = Wᵀ (m ∘ code),   m_i = l_i / (l_i + t),   g = mean of m
+    x̂ = mean + y + n · r(y),   y = Wᵀ (m ∘ code),   m_i = l_i / (l_i + t),   t = t_0^(1 − n) · t_1^n
 
 W and m are where gradient descent on a linear autoencoder with such a bottleneck ends, taken in closed form
 (Baldi and Hornik 1989); r is trained by gradient descent on noisy codes, with t drawn anew for each batch.
 Images are reconstructed from codes without noise, as a variational autoencoder's are.
 
-The strength of the dial is log t. As t grows, fine detail goes first and all else fades after it, so that
-each level is made of less than the one above it. Nothing is blended with the image itself: that leaves a
-sharp ghost of it, which networks read so well that they may err less at a lower SSIM (`blended_autoencoder`,
-the first version).
+The strength of the dial is n, how narrow the bottleneck is, from 0 to 1. As it grows, fine detail goes first
+and all else fades after it, so that each level is made of less than the one above it. Nothing is blended with
+the image itself: that leaves a sharp ghost of it, which networks read so well that they may err less at a
+lower SSIM (`blended_autoencoder`, the first version).
 
 Large parts of some pictures are plain, and stay similar to any reconstruction. The last part of the dial
 reaches every level on every set: there some of the noise is left in the code.
@@ -100,26 +100,30 @@ class Autoencoder(nn.Module):
         whole = pad(images, (0, -width % self.side, 0, -height % self.side), mode="replicate")
         return pixel_unshuffle(whole - self.mean, self.side)
 
-    def kept(self, noise: Tensor) -> Tensor:
-        """(C,): m, what is kept of each value of the code where the bottleneck has noise of that variance."""
-        return self.variances / (self.variances + noise)
+    def noise(self, narrowness: float) -> Tensor:
+        """t, the variance of the noise in the bottleneck."""
+        narrowest = _NARROWEST * self.variances[0].clamp(min=_WIDEST)
+        return _WIDEST * (narrowest / _WIDEST) ** narrowness
 
-    def linear(self, kept: Tensor) -> Tensor:
-        """(C, C): squares to the best linear reconstruction of them."""
+    def linear(self, narrowness: float) -> Tensor:
+        """(C, C): squares to the best linear reconstruction of them, Wᵀ diag(m) W."""
+        kept = self.variances / (self.variances + self.noise(narrowness))
         return (self.axes.T * kept) @ self.axes
 
-    def forward(self, squares: Tensor, kept: Tensor, linear: Tensor, left: Tensor | None = None) -> Tensor:
+    def forward(
+        self, squares: Tensor, narrowness: float, linear: Tensor, left: Tensor | None = None
+    ) -> Tensor:
         """Reconstructions (n, channels, height, width), both sides whole squares.
 
         Parameters
         ----------
         squares : as the method of that name gives them, or with noise on them: it is white along any axes.
-        kept, linear : as the methods of these names give them.
+        linear : as the method of that name gives it.
         left : noise that is left in the code, as it shows in squares.
         """
         coarse = conv2d(squares, linear[:, :, None, None])
         image = pixel_shuffle(coarse if left is None else coarse + left, self.side)
-        raw: Tensor = image + (1 - kept.mean()) * self.restore(image) + self.mean
+        raw: Tensor = image + narrowness * self.restore(image) + self.mean
         # Clipping has no gradient, so training must see past it.
         return raw if self.training else raw.clamp(0, 1)
 
@@ -158,10 +162,11 @@ def _train_decoder(network: Autoencoder, images: Tensor, generator: torch.Genera
     height, width = images.shape[-2:]
 
     def loss(images: Tensor, rows: Tensor) -> Tensor:
-        variance = _noise(network, float(torch.rand((), generator=generator, device="cpu")))
-        kept, squares = network.kept(variance), network.squares(images)
+        narrowness = float(torch.rand((), generator=generator, device="cpu"))
+        squares = network.squares(images)
         noise = torch.randn(squares.shape, generator=generator, device="cpu").to(squares.device)
-        found = network(squares + variance.sqrt() * noise, kept, network.linear(kept))
+        noisy = squares + network.noise(narrowness).sqrt() * noise
+        found = network(noisy, narrowness, network.linear(narrowness))
         return (found[..., : images.shape[2], : images.shape[3]] - images).square().mean()
 
     train(
@@ -176,24 +181,18 @@ def _train_decoder(network: Autoencoder, images: Tensor, generator: torch.Genera
     )
 
 
-def _noise(network: Autoencoder, narrowness: float) -> Tensor:
-    """Variance of the noise in the bottleneck; its logarithm grows evenly with `narrowness`, from 0 to 1."""
-    narrowest = _NARROWEST * network.variances[0].clamp(min=_WIDEST)
-    return _WIDEST * (narrowest / _WIDEST) ** narrowness
-
-
 def _dial(network: Autoencoder, key: int) -> Dial:
     def turn(images: Tensor, strength: float, rows: Tensor) -> Tensor:
         height, width = images.shape[-2:]
         shake = _SHAKE * max(0.0, strength - _NARROWING) / (1 - _NARROWING)
         with torch.no_grad(), one_thread():
-            kept = network.kept(_noise(network, min(strength / _NARROWING, 1.0)))
-            linear = network.linear(kept)
+            narrowness = min(strength / _NARROWING, 1.0)
+            linear = network.linear(narrowness)
             decode = (network.axes.T * network.variances.sqrt() * shake)[:, :, None, None]
 
             def reconstruct(part: Tensor, noise: Tensor | None = None) -> Tensor:
                 left = None if noise is None else conv2d(noise, decode)
-                found: Tensor = network(network.squares(part), kept, linear, left)[..., :height, :width]
+                found: Tensor = network(network.squares(part), narrowness, linear, left)[..., :height, :width]
                 return found
 
             if not shake:
