@@ -220,11 +220,9 @@ def test_the_code_is_along_principal_axes_and_shrunk_as_ridge_regression_does() 
     from sklearn.linear_model import Ridge
 
     network = autoencoder_of_glyphs()
-    images = images_of("glyphs")[0].images.float() / 255 - network.mean
+    images = images_of("glyphs")[0].images[::5].double() / 255 - network.mean
     # Squares anywhere, as the code is for any.
-    squares = (
-        images.unfold(2, 8, 3).unfold(3, 8, 5).permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1).double()
-    )
+    squares = images.unfold(2, 8, 3).unfold(3, 8, 5).permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1)
     for narrowness in (0.4, 0.7):
         # Noise of variance t on each of N inputs is, on average, a penalty of N · t.
         penalty = len(squares) * float(network.noise(narrowness))
@@ -238,8 +236,7 @@ def test_the_code_is_along_principal_axes_and_shrunk_as_ridge_regression_does() 
 
 
 def test_no_sharp_ghost_is_left() -> None:
-    """A checkerboard of single pixels fades for good: a blend would keep the share that it keeps of the image."""
-    network = autoencoder_of_glyphs()
+    """The finest pattern goes first; a blend would keep of it the share that it keeps of the image."""
     images = images_of("glyphs")[1].images[:20].float() / 255 * 0.8 + 0.1
     checks = 0.1 * (1 - 2.0 * (torch.arange(32)[:, None] + torch.arange(32)).remainder(2))
     shares = []
@@ -251,7 +248,6 @@ def test_no_sharp_ghost_is_left() -> None:
     assert shares[0] < 0.5
     assert shares[2] < shares[1] < shares[0]
     assert shares[1] < 0.1
-    assert network.side == 8
 
 
 @cache
@@ -260,9 +256,8 @@ def probes() -> list[Probe]:
     task, _ = images_of("glyphs")
     rows = (task.labels < 50).nonzero()[:, 0]
     training = TensorImages(task.images[rows], task.labels[rows])
-    return [
-        Probe(name, training) for name in ("mini-clip:rn6", "mini-efficientnet:b0", "mini-efficientnet:b3")
-    ]
+    names = ("mini-clip:rn6", "mini-efficientnet:b0", "mini-efficientnet:b3")
+    return [Probe(name, training) for name in names]
 
 
 @pytest.mark.parametrize(
@@ -273,10 +268,8 @@ def test_networks_err_more_at_lower_levels(method: str, every: int) -> None:
     heldout = DATASET.load(DataRequest()).heldout
     rows = (heldout.labels < 50).nonzero()[::every, 0]
     images, labels = heldout.batch(rows), heldout.labels[rows]
-    levels = [
-        degrade(found.dial, found.strength, images, rows)
-        for found in calibration_of(method, "glyphs").values()
-    ]
+    settings = calibration_of(method, "glyphs").values()
+    levels = [degrade(found.dial, found.strength, images, rows) for found in settings]
     for probe in probes():
         errors = [probe.error(degraded, labels) for degraded in levels]
         assert spearman(errors) <= -0.9, (probe.backbone.name, errors)
