@@ -98,12 +98,14 @@ class Autoencoder(nn.Module):
         height, width = images.shape[-2:]
         # Sides are filled up to whole squares by repeating the edge, which works for any size.
         whole = pad(images, (0, -width % self.side, 0, -height % self.side), mode="replicate")
-        return pixel_unshuffle(whole - self.mean, self.side)
+        squares: Tensor = pixel_unshuffle(whole - self.mean, self.side)
+        return squares
 
     def noise(self, narrowness: float) -> Tensor:
         """t, the variance of the noise in the bottleneck."""
         narrowest = _NARROWEST * self.variances[0].clamp(min=_WIDEST)
-        return _WIDEST * (narrowest / _WIDEST) ** narrowness
+        variance: Tensor = _WIDEST * (narrowest / _WIDEST) ** narrowness
+        return variance
 
     def linear(self, narrowness: float) -> Tensor:
         """(C, C): squares to the best linear reconstruction of them, Wᵀ diag(m) W."""
@@ -166,7 +168,7 @@ def _train_decoder(network: Autoencoder, images: Tensor, generator: torch.Genera
         squares = network.squares(images)
         noise = torch.randn(squares.shape, generator=generator, device="cpu").to(squares.device)
         noisy = squares + network.noise(narrowness).sqrt() * noise
-        found = network(noisy, narrowness, network.linear(narrowness))
+        found: Tensor = network(noisy, narrowness, network.linear(narrowness))
         return (found[..., : images.shape[2], : images.shape[3]] - images).square().mean()
 
     train(
