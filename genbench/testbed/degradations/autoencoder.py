@@ -81,8 +81,8 @@ class Autoencoder(nn.Module):
         inside = 16 * image_channels
         last = nn.Conv2d(_WIDTH, inside, 3, padding=1)
         # Training begins at the best linear autoencoder.
-        nn.init.zeros_(last.weight)
-        nn.init.zeros_(last.bias)
+        for parameter in last.parameters():
+            nn.init.zeros_(parameter)
         self.restore = nn.Sequential(
             nn.PixelUnshuffle(4),
             nn.Conv2d(inside, _WIDTH, 3, padding=1),
