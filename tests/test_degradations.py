@@ -263,8 +263,14 @@ def probes() -> list[Probe]:
     return [Probe(name, letters().training) for name in names]
 
 
+_HARMLESS = pytest.mark.xfail(
+    reason="issue 15: JPEG harms letters by less than chance above SSIM .75, so their order there is open"
+)
+
+
 @pytest.mark.parametrize(
-    ("method", "every"), [("autoencoder", 4), ("gaussian", 1), ("blur", 4), ("jpeg", 1), ("fgsm", 4)]
+    ("method", "every"),
+    [("autoencoder", 4), ("gaussian", 1), ("blur", 4), pytest.param("jpeg", 1, marks=_HARMLESS), ("fgsm", 4)],
 )
 def test_networks_err_more_at_lower_levels(method: str, every: int) -> None:
     """More images where the harm is small: these networks read letters through a lot of noise."""
