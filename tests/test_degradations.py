@@ -24,7 +24,7 @@ from genbench.data.images import TensorImages
 from genbench.errors import ContractError, UserError
 from genbench.plugin.offers import DataRequest, DegradationTask, Dial
 from genbench.plugin.registry import Registry, Source, _register, load_registry
-from genbench.testbed.degradations import DEFAULT, autoencoder, fgsm
+from genbench.testbed.degradations import DEFAULT, autoencoder, fgsm, networks
 from genbench.testbed.degradations.calibrate import Calibrated, calibrate, degrade
 from genbench.testbed.ssim import ssim
 
@@ -312,7 +312,7 @@ def test_listing_them_imports_no_torch() -> None:
         "names = list(load_registry().degradations); print(json.dumps([names, 'torch' in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [METHODS, False]
+    assert json.loads(done.stdout) == [[*METHODS, "autoencoder@2"], False]
     assert METHODS[0] == DEFAULT
 
 
@@ -335,7 +335,7 @@ def test_memory_does_not_grow_with_the_training_set(method: str, monkeypatch: py
     monkeypatch.setattr(fgsm, "_STEPS", 2)
     monkeypatch.setattr(autoencoder, "_PIXELS", 1)
     monkeypatch.setattr(autoencoder, "BOTTLENECKS", ((16, 4),))
-    monkeypatch.setattr(autoencoder, "_AT_ONCE", 2**20)
+    monkeypatch.setattr(networks, "_AT_ONCE", 2**20)
     monkeypatch.setattr("genbench.testbed.degradations.calibrate._VALUES", 2**18)
     some = scenes(40, 96, 3, seed=1)
     task = DegradationTask(some.images.repeat(10, 1, 1, 1), some.labels.repeat(10))
@@ -351,7 +351,7 @@ def test_memory_does_not_grow_with_the_training_set(method: str, monkeypatch: py
 def test_the_mean_colour_has_the_same_bits_image_by_image(monkeypatch: pytest.MonkeyPatch) -> None:
     images = torch.randint(0, 256, (500, 3, 40, 33), generator=torch.Generator().manual_seed(0)).byte()
     at_once = images.float().mean(dim=(0, 2, 3))
-    monkeypatch.setattr(autoencoder, "_AT_ONCE", 2**16)
-    assert torch.equal(autoencoder._mean(images), at_once)
-    grey = autoencoder._mean(images[:, :1])
+    monkeypatch.setattr(networks, "_AT_ONCE", 2**16)
+    assert torch.equal(networks.mean_colour(images), at_once)
+    grey = networks.mean_colour(images[:, :1])
     assert grey.item() == pytest.approx(images[:, 0].double().mean().item(), rel=1e-5)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import in_process
+from msgspec.structs import replace as struct_replace
 
 from genbench.packs.manifest import PackedFile
 from genbench.packs.pack import copy_files, read_pack
+from genbench.suites import load_suite
 from genbench.suites.evidence_packs import find_pack
 from genbench.testbed.manifest import TestbedManifest
 
@@ -255,3 +258,12 @@ def test_the_trade_off_of_the_shipped_cubes_is_certified(family, scales) -> None
     else:
         value += (1 - z) ** 2 + s**2 + w**2
     assert found.objective <= value.min() + 1e-3 * abs(value.min())
+
+
+def test_a_pack_made_with_another_version_of_the_degradation_is_refused() -> None:
+    """The evidence of mini was made with the first version of its autoencoder, and says so by its silence."""
+    suite = load_suite("mini")
+    assert find_pack(suite) is not None
+    newer = replace(suite, testbed=struct_replace(suite.testbed, degradation="autoencoder@2"))
+    assert newer.content()["testbed"]["degradation_version"] == "2"
+    assert find_pack(newer) is None

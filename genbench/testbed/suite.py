@@ -95,9 +95,14 @@ class TestbedSuite(Suite):
     def content(self) -> fields.Toml:
         """Everything that determines networks and cubes.
 
-        Which kappa the six statistics summarise is not in it: cubes hold both, per class.
+        Which kappa the six statistics summarise is not in it: cubes hold both, per class. The version of the
+        degradation is, so that no pack serves that was made with another; the first goes without saying.
         """
         testbed = {key: value for key, value in self.testbed.given().items() if key != "kappa"}
+        testbed["degradation"] = self.testbed.degradation.partition("@")[0]
+        version = load_registry().get("degradations", self.testbed.degradation).item.version
+        if version != "1":
+            testbed["degradation_version"] = version
         return {"data": self.data.given(), "testbed": testbed, "adapt": self.adapt.given()}
 
 

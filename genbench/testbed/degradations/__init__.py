@@ -28,12 +28,21 @@ def _fitted_by(module: str) -> Callable[[DegradationTask], Sequence[Dial]]:
 DEFAULT = "autoencoder"
 
 DEGRADATIONS = [
-    Degradation(name, summary, _fitted_by(name))
-    for name, summary in (
-        ("autoencoder", "blend with the reconstruction of a convolutional autoencoder"),
-        ("gaussian", "additive Gaussian noise"),
-        ("blur", "Gaussian blur"),
-        ("jpeg", "JPEG compression"),
-        ("fgsm", "a step along the sign of a small network's input gradient"),
-    )
+    *(
+        Degradation(name, summary, _fitted_by(name))
+        for name, summary in (
+            ("autoencoder", "blend with the reconstruction of a convolutional autoencoder"),
+            ("gaussian", "additive Gaussian noise"),
+            ("blur", "Gaussian blur"),
+            ("jpeg", "JPEG compression"),
+            ("fgsm", "a step along the sign of a small network's input gradient"),
+        )
+    ),
+    # Takes the plain name when the evidence of `mini` is made anew with it.
+    Degradation(
+        "autoencoder@2",
+        "reconstruction by a convolutional autoencoder whose bottleneck narrows steadily; on trial",
+        _fitted_by("narrowing_autoencoder"),
+        version="2",
+    ),
 ]

@@ -19,7 +19,14 @@ from torch.nn.functional import pad
 
 from genbench.keys import derive_seed
 from genbench.plugin.offers import DegradationTask, Dial
-from genbench.testbed.degradations.networks import in_fixed_batches, one_thread, remembering, seeded, train
+from genbench.testbed.degradations.networks import (
+    in_fixed_batches,
+    mean_colour,
+    one_thread,
+    remembering,
+    seeded,
+    train,
+)
 from genbench.testbed.degradations.randomness import normal_noise
 
 __all__ = ["BOTTLENECKS", "Autoencoder", "fit"]
@@ -33,8 +40,6 @@ _CROP = 64
 """Side of the training crops of larger images: two squares of the widest stride."""
 _PIXELS = 600 * 32 * 32 * 32
 """Pixels that each autoencoder is trained on, however large the images are."""
-_AT_ONCE = 2**26
-"""Pixel values of which a mean is taken at once."""
 _BATCH = 32
 _WIDTH = 16
 _SHAKE = 3.0
@@ -100,7 +105,7 @@ def _trained(task: DegradationTask, stride: int, channels: int) -> Autoencoder:
             convolution.weight.data = convolution.weight.data.contiguous(memory_format=torch.channels_last)
     with torch.no_grad():
         # Training begins at the mean colour instead of spending its first steps on finding it.
-        network.mean.copy_(_mean(task.images)[:, None, None] / 255)
+        network.mean.copy_(mean_colour(task.images)[:, None, None] / 255)
 
     def loss(images: Tensor, rows: Tensor) -> Tensor:
         difference: Tensor = network(images) - images
@@ -117,18 +122,6 @@ def _trained(task: DegradationTask, stride: int, channels: int) -> Autoencoder:
         generator=torch.Generator("cpu").manual_seed(seed),
     )
     return network
-
-
-def _mean(images: Tensor) -> Tensor:
-    """(channels,) means of uint8 images, a few of which are floats at a time."""
-    if images.numel() <= _AT_ONCE:
-        return images.float().mean(dim=(0, 2, 3))
-    # On a CPU the same bits as above, where images have several channels: there, too, one follows the other.
-    total = torch.zeros(images.shape[1], dtype=torch.float32, device=images.device)
-    for part in images.split(max(1, _AT_ONCE // (64 * images[0].numel()))):
-        for image in part.float().sum(dim=(2, 3)):
-            total += image
-    return total / (images.numel() // images.shape[1])
 
 
 def _name(network: Autoencoder) -> str:

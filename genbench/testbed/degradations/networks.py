@@ -9,10 +9,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-__all__ = ["in_fixed_batches", "one_thread", "remembering", "seeded", "train"]
+__all__ = ["crops", "in_fixed_batches", "mean_colour", "one_thread", "remembering", "seeded", "train"]
 
 Module = TypeVar("Module", bound=nn.Module)
 
+_AT_ONCE = 2**26
+"""Pixel values of which a mean is taken at once."""
 _BATCH_VALUES = 2**17
 """Pixel values of one internal batch: 42 colour images of 32 × 32."""
 
@@ -68,14 +70,14 @@ def train(
                 order = torch.cat([order, torch.randperm(len(images), generator=generator, device="cpu")])
             rows, order = order[:batch], order[batch:]
             optimiser.zero_grad(set_to_none=True)
-            loss(_crops(images, rows, crop, generator), rows).backward()
+            loss(crops(images, rows, crop, generator), rows).backward()
             # The first step makes Adam's counters, which torch puts on the CPU wherever the weights are.
             with nullcontext() if step else torch.device("cpu"):
                 optimiser.step()
     network.requires_grad_(False).eval()
 
 
-def _crops(images: Tensor, rows: Tensor, crop: int, generator: torch.Generator) -> Tensor:
+def crops(images: Tensor, rows: Tensor, crop: int, generator: torch.Generator) -> Tensor:
     """One crop of each image of `rows`, all at the same random place, as floats in [0, 1]."""
     height, width = images.shape[-2:]
     top, left = (
@@ -83,6 +85,18 @@ def _crops(images: Tensor, rows: Tensor, crop: int, generator: torch.Generator) 
         for side in (height, width)
     )
     return images[rows, :, top : top + crop, left : left + crop].float() / 255
+
+
+def mean_colour(images: Tensor) -> Tensor:
+    """(channels,) means of uint8 images, a few of which are floats at a time."""
+    if images.numel() <= _AT_ONCE:
+        return images.float().mean(dim=(0, 2, 3))
+    # On a CPU the same bits as above, where images have several channels: there, too, one follows the other.
+    total = torch.zeros(images.shape[1], dtype=torch.float32, device=images.device)
+    for part in images.split(max(1, _AT_ONCE // (64 * images[0].numel()))):
+        for image in part.float().sum(dim=(2, 3)):
+            total += image
+    return total / (images.numel() // images.shape[1])
 
 
 def in_fixed_batches(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:

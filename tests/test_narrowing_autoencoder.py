@@ -1,0 +1,119 @@
+"""`autoencoder@2`: a bottleneck that narrows steadily, and networks that err more the narrower it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+
+import pytest
+import torch
+from degradation_order import LEVELS, Material, Probe, spearman
+from test_degradations import images_of, our_ssim
+from torch import Tensor
+
+from genbench.plugin.offers import Dial
+from genbench.plugin.registry import load_registry
+from genbench.testbed.degradations import narrowing_autoencoder
+from genbench.testbed.degradations.calibrate import Calibrated, calibrate, degrade
+
+
+@cache
+def dials_of() -> Sequence[Dial]:
+    """With shorter training: a worse network is no easier to calibrate."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(narrowing_autoencoder, "_PIXELS", narrowing_autoencoder._PIXELS // 8)
+        task, _ = images_of("glyphs")
+        dials: Sequence[Dial] = load_registry().get("degradations", "autoencoder@2").item.fit(task)
+    return dials
+
+
+@cache
+def calibration_of() -> Mapping[float, Calibrated]:
+    return calibrate(dials_of(), images_of("glyphs")[1], LEVELS)
+
+
+def test_every_level_of_the_paper_is_met() -> None:
+    heldout = images_of("glyphs")[1].images
+    rows = torch.arange(len(heldout))
+    for level in (0.6, 0.8, 0.95):
+        found = calibration_of()[level]
+        assert our_ssim(heldout, degrade(found.dial, found.strength, heldout, rows)) == pytest.approx(
+            level, abs=0.01
+        )
+
+
+@cache
+def autoencoder_of_glyphs() -> narrowing_autoencoder.Autoencoder:
+    (dial,) = dials_of()
+    network = narrowing_autoencoder.Autoencoder(images_of("glyphs")[0].images.shape[1], side=8)
+    network.load_state_dict(dial.tensors)
+    return network.requires_grad_(False).eval()
+
+
+def test_an_open_bottleneck_gives_the_image_and_a_narrower_one_less() -> None:
+    network = autoencoder_of_glyphs()
+    images = images_of("glyphs")[1].images[:100].float() / 255
+    errors = [
+        float((network(network.squares(images), n, network.linear(n)) - images).square().mean())
+        for n in (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
+    ]
+    assert errors[0] < 1e-6
+    assert all(wide < narrow for wide, narrow in pairwise(errors)), errors
+
+
+def test_the_code_is_along_principal_axes_and_shrunk_as_ridge_regression_does() -> None:
+    """Against scikit-learn: the best linear reconstruction of squares from noisy copies of themselves."""
+    from sklearn.linear_model import Ridge
+
+    network = autoencoder_of_glyphs()
+    images = images_of("glyphs")[0].images[::5].double() / 255 - network.mean
+    # Squares anywhere, as the code is for any.
+    squares = images.unfold(2, 8, 3).unfold(3, 8, 5).permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1)
+    for narrowness in (0.4, 0.7):
+        # Noise of variance t on each of N inputs is, on average, a penalty of N · t.
+        penalty = len(squares) * float(network.noise(narrowness))
+        best = Ridge(penalty, fit_intercept=False).fit(squares, squares)
+        found = network.linear(narrowness).double()
+
+        def objective(matrix: Tensor, penalty: float = penalty) -> float:
+            return float((squares - squares @ matrix.T).square().sum() + penalty * matrix.square().sum())
+
+        assert objective(found) < 1.05 * objective(torch.from_numpy(best.coef_))
+
+
+def test_no_sharp_ghost_is_left() -> None:
+    """The finest pattern goes first; a blend would keep of it the share that it keeps of the image."""
+    images = images_of("glyphs")[1].images[:20].float() / 255 * 0.8 + 0.1
+    checks = 0.1 * (1 - 2.0 * (torch.arange(32)[:, None] + torch.arange(32)).remainder(2))
+    shares = []
+    for level in (0.95, 0.8, 0.65):
+        strength = calibration_of()[level].strength
+        turn = calibration_of()[level].dial.turn
+        change = turn(images + checks, strength, torch.arange(20)) - turn(images, strength, torch.arange(20))
+        shares.append(float((change * checks).sum() / (20 * 3 * checks.square().sum())))
+    assert shares[0] < 0.5
+    assert shares[2] < shares[1] < shares[0]
+    assert shares[1] < 0.1
+
+
+@cache
+def letters() -> Material:
+    """Of the classes that the networks of mini's evidence were adapted to."""
+    return Material.of("glyphs", classes=50, train=27, heldout=8, side=None)
+
+
+@cache
+def probes() -> list[Probe]:
+    names = ("mini-clip:rn6", "mini-efficientnet:b3", "mini-efficientnet:b7")
+    return [Probe(name, letters().training) for name in names]
+
+
+def test_networks_err_more_at_lower_levels() -> None:
+    """Adapted networks of mini's evidence, on letters of the classes that they were adapted to."""
+    rows = torch.arange(0, len(letters().heldout), 4)
+    images, labels = letters().heldout.images[rows], letters().heldout.labels[rows]
+    levels = [degrade(found.dial, found.strength, images, rows) for found in calibration_of().values()]
+    for probe in probes():
+        errors = [probe.error(degraded, labels) for degraded in levels]
+        assert spearman(errors) <= -0.9, (probe.backbone.name, errors)
