@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.keys import derive_seed, file_hash
@@ -30,7 +31,7 @@ from genbench.testbed.step_types import (
     NoiseInputs,
     TradeOffInputs,
 )
-from genbench.testbed.suite import TestbedSuite
+from genbench.testbed.suite import TestbedNetwork, TestbedSuite
 
 __all__ = ["Family", "TestbedPlan", "plan_testbed"]
 
@@ -86,7 +87,7 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
     images = _image_cells(suite)
     if pack is not None:
         return _from_pack(suite, pack, images["seen"])
-    networks = {name: _network(suite, name, images["seen"]) for name in suite.backbones}
+    networks = {one.name: _network(suite, one, images["seen"]) for one in suite.members}
     noise = make_cell(
         NOISE,
         f"degrade images by {suite.testbed.degradation}",
@@ -102,12 +103,13 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
     )
     steps = [*images.values(), noise]
     evidence = {}
-    for name, network in networks.items():
-        features, judged = _evidence(suite, name, network, noise, images)
+    for one in suite.members:
+        features, judged = _evidence(suite, one, networks[one.name], noise, images)
         steps += [*features, judged]
-        evidence[name] = judged
+        evidence[one.name] = judged
     families = {}
     for family, members in suite.families().items():
+        judged_members = {one.name: evidence[one.name] for one in suite.members if one.backbone in members}
         cube = make_cell(
             CUBE,
             f"cube of {family}",
@@ -117,19 +119,19 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
                 quick=suite.quick,
                 family=family,
                 backbones=members,
+                adaptations=suite.adaptation_names,
                 seen=suite.data.seen,
                 zero_shot=suite.testbed.zero_shot,
                 ssim=suite.testbed.ssim,
                 dataset=suite.data.dataset,
                 settings=suite.content(),
             ),
-            {**{name: evidence[name] for name in members}, "heldout": images["heldout"], "noise": noise},
+            {**judged_members, "heldout": images["heldout"], "noise": noise},
         )
         families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
-    subjects = [_subject(name, networks[name]) for name in suite.backbones]
     return TestbedPlan(
         training_data=images["seen"],
-        networks=subjects,
+        networks=[_subject(one, networks[one.name]) for one in suite.members],
         families=families,
         steps=steps,
         missing=tuple(_missing(suite)),
@@ -148,9 +150,12 @@ def _missing(suite: TestbedSuite) -> Iterator[str]:
             yield f"backbone {name}: {found.detail}"
 
 
-def _subject(name: str, network: Cell) -> NetworkCells:
-    entry, _ = load_registry().resolve("backbones", name)
-    return NetworkCells(name, {"family": entry.item.family, "backbone": name}, network)
+def _subject(one: TestbedNetwork, network: Cell) -> NetworkCells:
+    entry, _ = load_registry().resolve("backbones", one.backbone)
+    about = {"family": entry.item.family, "backbone": one.backbone}
+    if one.adaptation is not None:
+        about |= {"adaptation": one.adaptation.name, **one.adaptation.settings()}
+    return NetworkCells(one.name, about, network)
 
 
 def _image_cells(suite: TestbedSuite) -> dict[str, Cell]:
@@ -183,39 +188,47 @@ def _image_cells(suite: TestbedSuite) -> dict[str, Cell]:
     return cells
 
 
-def _network(suite: TestbedSuite, name: str, training: Cell) -> Cell:
-    entry, argument = load_registry().resolve("backbones", name)
+def _network(suite: TestbedSuite, one: TestbedNetwork, training: Cell) -> Cell:
+    entry, argument = load_registry().resolve("backbones", one.backbone)
     available = entry.item.available(BackboneRequest(argument=argument))
-    settings = suite.adapt.given()
+    settings = suite.adapted(one).given()
     seed = settings.pop("seed")
+    # Adaptations are runs of their own, which differ in more than their settings.
+    own = [seed] if one.adaptation is None else [seed, one.adaptation.name]
+    subset = {"subset_seed": derive_seed("training set", seed)} if _needs_subset(settings) else {}
     return make_cell(
         ADAPTED,
-        f"adapt {name}",
+        f"adapt {one.name}",
         AdaptInputs(
             step=_VERSION,
-            backbone=name,
+            backbone=one.backbone,
             backbone_version=entry.item.version,
             content=_fingerprint(available),
             classes=suite.data.seen,
             **settings,
-            seed=derive_seed("order", seed),
-            head_seed=derive_seed("head", seed),
+            **subset,
+            seed=derive_seed("order", *own),
+            head_seed=derive_seed("head", *own),
         ),
         {"training": training},
         on_demand=True,
     )
 
 
+def _needs_subset(settings: Mapping[str, Any]) -> bool:
+    return settings.get("train_share", 1) < 1 or settings.get("label_noise", 0) > 0
+
+
 def _evidence(
-    suite: TestbedSuite, name: str, network: Cell, noise: Cell, images: Mapping[str, Cell]
+    suite: TestbedSuite, one: TestbedNetwork, network: Cell, noise: Cell, images: Mapping[str, Cell]
 ) -> tuple[list[Cell], Cell]:
-    """Features of one backbone, and its evidence."""
+    """Features of one adapted backbone, and its evidence."""
     training = {part: images[part] for part in ("seen", "unseen")}
     parents = {
         "training_features": make_cell(
             FEATURES,
-            f"training features of {name}",
-            FeatureInputs(step=_VERSION, backbone=name, level=None),
+            f"training features of {one.name}",
+            FeatureInputs(step=_VERSION, backbone=one.backbone, level=None),
             {"network": network, **training},
             on_demand=True,
         )
@@ -223,8 +236,8 @@ def _evidence(
     for level in suite.testbed.ssim:
         parents[f"features {level:g}"] = make_cell(
             FEATURES,
-            f"features of {name} at SSIM {level:g}",
-            FeatureInputs(step=_VERSION, backbone=name, level=level),
+            f"features of {one.name} at SSIM {level:g}",
+            FeatureInputs(step=_VERSION, backbone=one.backbone, level=level),
             {"network": network, "noise": noise},
             on_demand=True,
         )
@@ -232,10 +245,10 @@ def _evidence(
     table = suite.testbed
     judged = make_cell(
         JUDGED,
-        f"heads and evidence of {name}",
+        f"heads and evidence of {one.name}",
         JudgeInputs(
             step=_VERSION,
-            backbone=name,
+            backbone=one.backbone,
             seen=suite.data.seen,
             levels=table.ssim,
             zero_shot=table.zero_shot,
@@ -260,6 +273,7 @@ def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cel
             scales="normalised",
             weights=(1.0, 1.0, 1.0),
             backbones=backbones,
+            adaptations=suite.adaptation_names,
         ),
         {"cube": cube},
     )
@@ -267,14 +281,14 @@ def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cel
 
 def _from_pack(suite: TestbedSuite, pack: Pack, training: Cell) -> TestbedPlan:
     shipped = pack.read_as(TestbedManifest)
-    networks = {
-        name: unpacked_cell(pack, name, shipped.networks[name], on_demand=True) for name in suite.backbones
-    }
+    subjects = [
+        _subject(one, unpacked_cell(pack, one.name, shipped.networks[one.name], on_demand=True))
+        for one in suite.members
+    ]
     families = {}
     for family, members in suite.families().items():
         cube = unpacked_cell(pack, family, shipped.cubes[family])
         families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
-    subjects = [_subject(name, networks[name]) for name in suite.backbones]
     return TestbedPlan(training_data=training, networks=subjects, families=families, steps=[], pack=pack)
 
 

@@ -23,9 +23,11 @@ from genbench.plugin.registry import load_registry
 from genbench.subject.inputs import Inputs, Rows
 from genbench.subject.subject import TrainedNetwork
 from genbench.testbed.adaptation import AdaptedNetwork, adapt, read_state, rounded_state
+from genbench.testbed.batches import BATCH, fixed_batch
 from genbench.testbed.degradations.calibrate import calibrate, degrade
 from genbench.testbed.images import chosen_images, chosen_rows, load_data, turned, turns
 from genbench.testbed.judged import judge
+from genbench.testbed.loss_target import evaluation_logits
 from genbench.testbed.step_types import (
     AdaptedResult,
     AdaptInputs,
@@ -39,6 +41,7 @@ from genbench.testbed.step_types import (
     NoiseLevel,
     NoiseResult,
 )
+from genbench.testbed.training_set import chosen_training_set
 from genbench.zoo.features import extract_features
 from genbench.zoo.loaded import LoadedBackbone
 
@@ -53,10 +56,10 @@ __all__ = [
 ]
 
 _IMAGES = "images.safetensors"
-_BATCH = 64
-"""Images at a time."""
-_VALUES = 2**22
-"""Values of a forward pass, at most: 16 images of 224 pixels."""
+_OWN = "training.safetensors"
+"""Rows and labels that a network was trained on, where those are not all."""
+_REACHED = 1.05
+"""How many times its target the loss of a converged network may be, once its weights are rounded."""
 _NOISE_TRAINING = 3000
 """Training images that a degradation may learn from, at most."""
 
@@ -112,7 +115,7 @@ def degraded_images(inputs: NoiseInputs, parents: Mapping[str, Path], out: Path)
     found = calibrate(dials, heldout, inputs.levels, method=method.name)
     for level, setting in found.items():
         # The pixels of a batch do not depend on what else is in it.
-        batches = torch.arange(len(heldout), device="cpu").split(_BATCH)
+        batches = torch.arange(len(heldout), device="cpu").split(BATCH)
         degraded = (degrade(setting.dial, setting.strength, heldout[part], part) for part in batches)
         write_rows(out / f"{level:g}.safetensors", "images", degraded, len(heldout))
     fitted = {
@@ -135,17 +138,30 @@ def degraded_images(inputs: NoiseInputs, parents: Mapping[str, Path], out: Path)
 
 
 def adapted_network(inputs: AdaptInputs, parents: Mapping[str, Path], out: Path) -> AdaptedResult:
-    """One backbone adapted to the seen classes; its weights in fp16 and the trace of its training."""
+    """One backbone adapted to the seen classes; its weights in fp16 and the trace of its training.
+
+    Beside them, where it was trained on less than all images or on wrong labels, what it was trained on.
+    """
     device = compute_device()
     backbone = _backbone(inputs.backbone)
     labels = _labels(parents["training"])
     network = AdaptedNetwork(backbone.module, backbone.feature_width, inputs.classes, inputs.head_seed)
     network.to(device)
     training = Inputs(_pixels(parents["training"]), backbone.preprocess, device=device)
+    if inputs.train_share < 1 or inputs.label_noise > 0:
+        rows, labels = chosen_training_set(
+            labels,
+            share=inputs.train_share,
+            noise=inputs.label_noise,
+            classes=inputs.classes,
+            seed=inputs.subset_seed,
+        )
+        save_file({"rows": rows.to(torch.int32), "labels": labels.to(torch.int32)}, out / _OWN)
+        training = training.chosen(rows)
     trace = adapt(network, training, labels, inputs)
     network.load_state_dict(read_state(rounded_state(network)))
-    with torch.inference_mode():
-        logits = torch.cat([network(part).cpu() for part in training.split(_fixed_batch(training))])
+    logits = evaluation_logits(network, training)
+    loss = float(torch.nn.functional.cross_entropy(logits, labels))
     save_file(rounded_state(network), out / "final.safetensors")
     save_file(trace.tensors(), out / "trace.safetensors")
     return AdaptedResult(
@@ -156,8 +172,9 @@ def adapted_network(inputs: AdaptInputs, parents: Mapping[str, Path], out: Path)
         weights=backbone.weight_count,
         pretrained_hash=backbone.weights_hash,
         epochs=len(trace.loss),
-        train_loss=float(torch.nn.functional.cross_entropy(logits, labels)),
+        train_loss=loss,
         train_accuracy=float((logits.argmax(dim=1) == labels).double().mean()),
+        converged=None if inputs.stop == "training" else loss <= _REACHED * inputs.stop_loss,
     )
 
 
@@ -170,7 +187,7 @@ def features(inputs: FeatureInputs, parents: Mapping[str, Path], out: Path) -> F
         pixels = RowFile(parents["noise"] / f"{inputs.level:g}.safetensors", "images")
     device = compute_device()
     tower = replace(backbone, module=network.backbone.eval().to(device), encode_text=None)
-    size = _fixed_batch(Inputs(pixels, backbone.preprocess))
+    size = fixed_batch(Inputs(pixels, backbone.preprocess))
     with autocast():
         found = extract_features(tower, pixels, size, device)
         write_rows(out / "features.safetensors", "features", found, len(pixels))
@@ -209,15 +226,19 @@ def judge_backbone(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) 
 
 
 def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
-    """The originals of a subject: adapted, as its adaptation began, and the seen classes' training set."""
+    """The originals of a subject: adapted, as its adaptation began, and the images it was trained on."""
     backbone, adapted = _adapted(network)
     result = read_result(network, AdaptedResult)
+    inputs, labels = Inputs(_pixels(training), backbone.preprocess), _labels(training)
+    if (network / _OWN).exists():
+        own = load_file(network / _OWN)
+        inputs, labels = inputs.chosen(own["rows"].long()), own["labels"].long()
     return TrainedNetwork(
         name=name,
         final=adapted.eval(),
-        initial=lambda: _network(_backbone(name), result).eval(),
-        inputs=Inputs(_pixels(training), backbone.preprocess),
-        labels=_labels(training),
+        initial=lambda: _network(_backbone(result.backbone), result).eval(),
+        inputs=inputs,
+        labels=labels,
         classes=result.classes,
         hyperparameters={"weights": result.weights},
         recorded=lambda: read_state(load_file(network / "trace.safetensors")),
@@ -246,14 +267,6 @@ def _adapted(folder: Path) -> tuple[LoadedBackbone, AdaptedNetwork]:
     network = _network(backbone, result)
     network.load_state_dict(read_state(load_file(folder / "final.safetensors")))
     return backbone, network
-
-
-def _fixed_batch(images: Inputs) -> int:
-    """Images in a forward pass: a function of their size alone, as another could change the last bit."""
-    size = _BATCH
-    while size > 1 and size * images.shape[1:].numel() > _VALUES:
-        size //= 2
-    return size
 
 
 def _pixels(folder: Path) -> RowFile:
