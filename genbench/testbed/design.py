@@ -26,8 +26,8 @@ _TRIALS = 20_000
 LEVELS: Mapping[str, Sequence[Any]] = {
     "learning_rate_factor": (0.32, 0.41, 0.53, 0.69, 0.89, 1.15, 1.48, 1.91, 2.47, 3.2),
     "train_share": (0.25, 0.33, 0.42, 0.5, 0.58, 0.67, 0.75, 0.83, 0.92, 1.0),
-    "weight_decay": (0.0, 0.01, 0.03, 0.1, 0.3),
-    "label_noise": (0.0, 0.02, 0.04, 0.06, 0.08),
+    "weight_decay": (0.001, 0.003, 0.01, 0.03, 0.1),
+    "label_noise": (0.0, 0.02),
     "augmentation": ("none", "shift"),
 }
 """Of the second edition of `mini`: learning rates over a decade, a quarter to all of the images."""

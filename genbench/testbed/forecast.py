@@ -35,6 +35,8 @@ _PROCESS = 2**28
 """Bytes of a process with torch and a small network."""
 _LOOSE = 1.25
 """What a heap holds of what a step of training needs: free pieces between others cannot be given back."""
+_EPOCHS_NEEDED = 0.4
+"""Share of the epochs that an adaptation needs to reach a given loss, where their number is only a cap."""
 _NOMINAL_COUNTS = {"cifar100": (500, 100), "cifar10": (5000, 1000), "imagenet100": (1300, 50)}
 """Training and held-out images per class of data sets that may not be on this machine."""
 
@@ -206,11 +208,17 @@ def _noise(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping
 
 def _adapted(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:
     assert speed is not None
-    epochs = suite.adapt.epochs
-    each = speed.forward if suite.adapt.method == "frozen" else speed.training
-    passes = counts["seen"] * epochs
+    own = cell.inputs
+    images = int(counts["seen"] * own.get("train_share", 1))
+    each = speed.forward if own["method"] == "frozen" else speed.training
+    epochs = own["epochs"]
+    if own.get("stop") == "evaluation":
+        # Set so that none is stopped by them; and all images are looked at after every one.
+        epochs *= _EPOCHS_NEEDED
+        each += speed.forward
+    passes = int(images * epochs)
     # A frozen backbone keeps nothing, but runs as large a batch at the end as features are taken in.
-    step = speed.kept * suite.adapt.batch_size * _LOOSE if suite.adapt.method == "finetune" else 0
+    step = speed.kept * own["batch_size"] * _LOOSE if own["method"] == "finetune" else 0
     # Weights, gradients, both moments of AdamW, the sum of an epoch's gradients; what was loaded.
     memory = _PROCESS + speed.weights * 4 * 6 + int(max(step, _features_bytes(speed)))
     return CellForecast(1.0 + passes * each, passes, speed.weights * 2, memory)

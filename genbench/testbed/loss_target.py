@@ -19,7 +19,7 @@ __all__ = ["LossTarget", "evaluation_logits"]
 
 _TOLERANCE = 0.01
 """How far the loss may be from the target, as a share of it."""
-_NEAR = 2.0
+_NEAR = 1.25
 """How many times the target the loss is when it begins to be looked at within an epoch."""
 _LOOKS = 4
 """In an epoch, then."""

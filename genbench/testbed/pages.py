@@ -65,6 +65,10 @@ class TestbedPages(Pages):
         weights = NetworkColumn("weights", lambda n: short_count(known[n]["weights"]), truth=False)
         return [weights, *map(error, SLICES)]
 
+    def note(self, network: str) -> str:
+        """That a network did not reach the loss of the others."""
+        return "unconverged" if network in self.evidence.truth.unconverged else ""
+
     def truth(self, network: str) -> float | None:
         """The mean error over both slices."""
         errors = [float(self.evidence.known[network][name][HEADLINE]) for name in SLICES]
@@ -109,7 +113,7 @@ class TestbedPages(Pages):
             for pair in score.worst[:_WORST_SHOWN]
         ]
         title = (
-            f"where {result.name} is wrong: {len(score.worst)} of {2 * score.pairs} judgements, the surest "
+            f"where {result.name} is wrong: {score.wrong} of {2 * score.pairs} judgements, the surest "
             "first (sds: standard deviations between the errors)"
         )
         return [Table(list(rows[0]), rows, title, ["its error", "its reading", "error", "reading", "sds"])]
@@ -244,7 +248,7 @@ def _told(result: MeasureResult) -> dict[str, Any]:
     wrong, score = _wrong(result), result.score
     parts = [] if score is None else score.parts
     return {
-        "wrong": len(wrong),
+        "wrong": 0 if score is None else score.wrong,
         "judgements": sum(part.pairs for part in parts if part.statistic == HEADLINE),
         "worst": [_explained(result, pair) for pair in wrong[:_WORST_TOLD]],
         "parts": [

@@ -48,4 +48,10 @@ class PracticalRecord(RecordPart, frozen=True):
     parts: list[PartRecord]
     """By family, slice and statistic."""
     worst: list[PairRecord]
-    """Wrongly ordered pairs, the surest first."""
+    """Wrongly ordered pairs, the surest first, at most a hundred."""
+    wrong: Count | None = None
+    """How many there are, where backbones are adapted in several ways."""
+    across_sizes: Share | None = None
+    """Over pairs of different backbones; where backbones are adapted in several ways."""
+    equal_size: Share | None = None
+    """Over pairs of adaptations of one backbone."""

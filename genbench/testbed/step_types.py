@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 __all__ = [
+    "TRAINING_FILE",
     "AdaptInputs",
     "AdaptationRecipe",
     "AdaptedResult",
@@ -27,6 +28,10 @@ __all__ = [
     "NoiseResult",
     "TradeOffInputs",
 ]
+
+
+TRAINING_FILE = "training.safetensors"
+"""Of an adapted network: rows and labels that it was trained on, where those are not all."""
 
 
 class Inputs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -183,10 +188,12 @@ class JudgeInputs(Inputs, frozen=True, kw_only=True):
     kappa_threshold: float
 
 
-class JudgedResult(Result, frozen=True, kw_only=True):
+class JudgedResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     """Of a judged backbone."""
 
     weights: int
+    converged: bool | None = None
+    """As its adaptation says."""
 
 
 class CubeInputs(Inputs, frozen=True, kw_only=True, omit_defaults=True):

@@ -29,6 +29,7 @@ from genbench.testbed.images import chosen_images, chosen_rows, load_data, turne
 from genbench.testbed.judged import judge
 from genbench.testbed.loss_target import evaluation_logits
 from genbench.testbed.step_types import (
+    TRAINING_FILE,
     AdaptedResult,
     AdaptInputs,
     FeatureInputs,
@@ -56,8 +57,6 @@ __all__ = [
 ]
 
 _IMAGES = "images.safetensors"
-_OWN = "training.safetensors"
-"""Rows and labels that a network was trained on, where those are not all."""
 _REACHED = 1.05
 """How many times its target the loss of a converged network may be, once its weights are rounded."""
 _NOISE_TRAINING = 3000
@@ -156,7 +155,7 @@ def adapted_network(inputs: AdaptInputs, parents: Mapping[str, Path], out: Path)
             classes=inputs.classes,
             seed=inputs.subset_seed,
         )
-        save_file({"rows": rows.to(torch.int32), "labels": labels.to(torch.int32)}, out / _OWN)
+        save_file({"rows": rows.to(torch.int32), "labels": labels.to(torch.int32)}, out / TRAINING_FILE)
         training = training.chosen(rows)
     trace = adapt(network, training, labels, inputs)
     network.load_state_dict(read_state(rounded_state(network)))
@@ -222,7 +221,8 @@ def judge_backbone(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) 
         text=text,
     )
     save_file(found, out / "evidence.safetensors")
-    return JudgedResult(weights=read_result(parents["network"], AdaptedResult).weights)
+    network = read_result(parents["network"], AdaptedResult)
+    return JudgedResult(weights=network.weights, converged=network.converged)
 
 
 def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
@@ -230,8 +230,8 @@ def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
     backbone, adapted = _adapted(network)
     result = read_result(network, AdaptedResult)
     inputs, labels = Inputs(_pixels(training), backbone.preprocess), _labels(training)
-    if (network / _OWN).exists():
-        own = load_file(network / _OWN)
+    if (network / TRAINING_FILE).exists():
+        own = load_file(network / TRAINING_FILE)
         inputs, labels = inputs.chosen(own["rows"].long()), own["labels"].long()
     return TrainedNetwork(
         name=name,

@@ -88,7 +88,7 @@ class AdaptTable(fields.Table, frozen=True):
 
 
 class AdaptationTable(fields.Table, frozen=True):
-    """One of [[adaptations]]: how it differs from [adapt]. Every backbone is adapted in each of these ways."""
+    """One of [[adaptations]], in which every backbone is adapted: how it differs from [adapt]."""
 
     name: Annotated[
         str, Meta(pattern="^[A-Za-z0-9_.-]+$", description="a text of letters, digits, points and hyphens")
@@ -172,6 +172,11 @@ class TestbedSuite(Suite):
     def adapted(self, network: TestbedNetwork) -> AdaptTable:
         """How one of its networks is adapted."""
         return self.adapt if network.adaptation is None else network.adaptation.changed(self.adapt)
+
+    def settings(self, network: TestbedNetwork) -> dict[str, Any]:
+        """How one of its networks is adapted, as JSON values; of adaptations, also what they leave alone."""
+        unsaid = {"train_share": 1.0, "label_noise": 0.0, "augmentation": "none"}
+        return {**(unsaid if self.adaptations else {}), **self.adapted(network).given()}
 
     def families(self) -> dict[str, list[str]]:
         """Backbones by family; each family is a cube."""

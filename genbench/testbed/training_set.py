@@ -1,4 +1,4 @@
-"""What an adaptation trains on: a share of the images, labels of which some are wrong, images moved a little."""
+"""What an adaptation trains on: some of the images, labels of which some are wrong, images moved a little."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch.nn import functional as F
 
 __all__ = ["Shifts", "chosen_training_set"]
 
-_ANGLE = torch.pi / 18
-"""Largest rotation of `shift`: 10°."""
-_MOVE = 0.125
-"""Largest translation of `shift`, as a share of half an image's side: two pixels of 32."""
+_ANGLE = torch.pi / 36
+"""Largest rotation of `shift`: 5°."""
+_MOVE = 0.0625
+"""Largest translation of `shift`, as a share of half an image's side: one pixel of 32."""
 
 
 def chosen_training_set(
@@ -45,7 +45,7 @@ def chosen_training_set(
 
 
 class Shifts:
-    """Turns every image of a batch by up to 10° and moves it by up to a sixteenth of its side, each anew."""
+    """Turns every image of a batch by up to 5° and moves it by up to a 32nd of its side, each anew."""
 
     def __init__(self, seed: int) -> None:
         self._generator = torch.Generator("cpu").manual_seed(seed % 2**63)
