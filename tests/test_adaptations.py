@@ -16,6 +16,7 @@ from torch import nn
 from workers import built_once
 
 from genbench.errors import UserError
+from genbench.leaderboard.build import Folders, build
 from genbench.subject.inputs import Inputs
 from genbench.suites import load_suite, read_suite
 from genbench.testbed.adaptation import AdaptedNetwork, adapt
@@ -339,7 +340,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def build(folder: Path) -> None:
         (folder / "adapted.toml").write_text(SUITE)
         done = in_process(
-            "run", "--suite", "adapted.toml", "--measure", "params", "--measure", "frobenius_norm",
+            "run", "--suite", "adapted.toml", "--measure", "param_count", "--measure", "param_norm",
             "--store", "store", "--report", "page.html", "--json", cwd=folder,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -370,7 +371,7 @@ def test_a_run_judges_all_networks_and_both_parts(built: Path) -> None:
     document = json.loads((built / "run.json").read_text())
     assert list(document["evidence"]) == NETWORKS
     found = {one["name"]: one for one in document["measures"]}
-    size, norm = found["params"]["sign_error"], found["frobenius_norm"]["sign_error"]
+    size, norm = found["param_count"]["sign_error"], found["param_norm"]["sign_error"]
     assert size["equal_size"] == 0.5, "adaptations of one backbone tie in size"
     assert (size["pairs"], norm["pairs"]) == (15, 15)
     # Six pairs of one backbone, nine of two; both slices have all of them.
@@ -452,7 +453,7 @@ def test_records_of_a_pack_are_a_board(
 
     suite = shipped / "adapted.toml"
     done = run(
-        "run", "-s", suite, "-m", "params", "-m", "frobenius_norm", "--store", "store", "--records", "records"
+        "run", "-s", suite, "-m", "param_count", "-m", "param_norm", "--store", "store", "--records", "records"
     )
     assert done.returncode == 0, done.stderr
     loaded = read_suite(suite)
@@ -461,8 +462,18 @@ def test_records_of_a_pack_are_a_board(
     evidence = kind_of(loaded).packed_evidence(loaded, pack)
     files = sorted((tmp_path / "records" / "adapted").glob("*.json"))
     records = {one.name: one for one in read_records(files, evidence)}
-    assert {reading.subject for reading in records["params"].readings} == set(NETWORKS)
-    assert records["params"].sign_error["equal_size"] == 0.5
+    assert {reading.subject for reading in records["param_count"].readings} == set(NETWORKS)
+    assert records["param_count"].sign_error["equal_size"] == 0.5
+    monkeypatch.setattr("genbench.leaderboard.board.shipped_evidence", lambda name: evidence)
+    build(Folders(tmp_path, tmp_path / "records", site=tmp_path / "site"))
+    (row,) = [
+        one
+        for one in json.loads((tmp_path / "adapted.json").read_text())["rows"]
+        if one["measure"] == "param_count"
+    ]
+    assert row["sign_error"]["equal size"] == 0.5
+    assert row["questions"]["size"]["value"] == 0.5
+    assert "b1/noisy" in (tmp_path / "site" / "adapted" / "measures" / "param_norm.html").read_text()
     known = evidence.known_networks()
     assert known.cluster.tolist() == [0, 0, 0, 1, 1, 1]
     assert known.architecture is not None
