@@ -95,14 +95,14 @@ class PracticalScore:
     parts: list[Part]
     worst: list[WorstPair]
     """Wrongly ordered pairs, the surest first, at most a hundred."""
-    wrong: int
-    """How many there are, over both slices."""
     resampled: Array = field(repr=False, compare=False)
     """(resamples,) the headline under each resample; the same resamples for all measures."""
     across_sizes: float | None = None
     """Its part over pairs of different backbones; None where each backbone is adapted once."""
     equal_size: float | None = None
     """Its part over pairs of adaptations of one backbone."""
+    wrong: int = 0
+    """Wrongly ordered pairs, over both slices, told of or not."""
 
     def ties_with(self, other: PracticalScore) -> bool:
         """Whether the 95 % interval of the paired difference includes 0."""

@@ -24,7 +24,7 @@ SEED = 0
 _TRIALS = 20_000
 
 LEVELS: Mapping[str, Sequence[Any]] = {
-    "learning_rate_factor": (0.32, 0.41, 0.53, 0.69, 0.89, 1.15, 1.48, 1.91, 2.47, 3.2),
+    "learning_rate_factor": (0.4, 0.5, 0.63, 0.78, 0.98, 1.2, 1.5, 1.9, 2.4, 3.0),
     "train_share": (0.25, 0.33, 0.42, 0.5, 0.58, 0.67, 0.75, 0.83, 0.92, 1.0),
     "weight_decay": (0.001, 0.003, 0.01, 0.03, 0.1),
     "label_noise": (0.0, 0.02),
