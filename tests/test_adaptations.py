@@ -128,7 +128,9 @@ def test_every_backbone_is_adapted_in_every_way(tmp_path: Path) -> None:
         ("[[adaptations]]", "[adaptations]", "not valid TOML"),
         ("stop_loss = 0.5", "stop_loss = 0", "adapt.stop = 'evaluation' needs an adapt.stop_loss above 0"),
         ('stop = "evaluation"', 'stop = "early"', "expected one of 'training', 'evaluation'"),
-        ("penalty = 10.0", 'penalty = 10.0\nadaptations = ["hlaf"]', "unknown adaptation 'hlaf'; did you mean"),
+        ("penalty = 10.0", 'penalty = 10.0\nadaptations = ["hlaf"]', "unknown adaptation 'hlaf'; did you"),
+        ("seed = 0\n\n[[", 'seed = 0\nstop_losses = {"mini-efficientnet:b9" = 1}\n[[', "mini-efficientnet:b"),
+        ("seed = 0\n\n[[", "seed = 0\nstop_losses = {b0 = 0}\n[[", "expected a table of backbones with"),
     ],
 )  # fmt: skip
 def test_a_wrong_adaptation_gives_one_sentence(tmp_path: Path, old: str, new: str, sentence: str) -> None:
@@ -136,6 +138,12 @@ def test_a_wrong_adaptation_gives_one_sentence(tmp_path: Path, old: str, new: st
         suite_with(tmp_path, old, new)
     assert sentence in str(problem.value)
     assert "\n" not in str(problem.value)
+
+
+def test_a_backbone_may_have_a_loss_of_its_own(tmp_path: Path) -> None:
+    losses = 'seed = 0\nstop_losses = {"mini-efficientnet:b1" = 0.25}\n[['
+    plan = plan_testbed(suite_with(tmp_path, "seed = 0\n\n[[", losses))
+    assert [one.network.inputs["stop_loss"] for one in plan.networks] == [0.5] * 3 + [0.25] * 3
 
 
 def test_a_suite_may_ask_for_some_adaptations(tmp_path: Path) -> None:
@@ -179,7 +187,9 @@ def test_shares_are_nested_and_alike_in_every_class() -> None:
     }
     assert chosen[0.25] < chosen[0.5] < chosen[1.0] == set(range(140))
     assert np.bincount(labels[sorted(chosen[0.25])]).tolist() == [5] * 7
-    assert set(chosen_training_set(labels, share=0.25, noise=0.0, classes=7, seed=4)[0].tolist()) != chosen[0.25]
+    assert (
+        set(chosen_training_set(labels, share=0.25, noise=0.0, classes=7, seed=4)[0].tolist()) != chosen[0.25]
+    )
 
 
 def test_wrong_labels_are_a_share_of_the_chosen_and_always_wrong() -> None:
@@ -379,6 +389,7 @@ def test_a_run_judges_all_networks_and_both_parts(built: Path) -> None:
         assert score["value"] == pytest.approx((6 * score["equal_size"] + 9 * score["across_sizes"]) / 15)
     page = (built / "page.html").read_text()
     assert "b0/half" in page
+    assert "means over 3 adaptations of each" in page
     assert "<svg" in page
 
 
@@ -453,7 +464,17 @@ def test_records_of_a_pack_are_a_board(
 
     suite = shipped / "adapted.toml"
     done = run(
-        "run", "-s", suite, "-m", "param_count", "-m", "param_norm", "--store", "store", "--records", "records"
+        "run",
+        "-s",
+        suite,
+        "-m",
+        "param_count",
+        "-m",
+        "param_norm",
+        "--store",
+        "store",
+        "--records",
+        "records",
     )
     assert done.returncode == 0, done.stderr
     loaded = read_suite(suite)
@@ -478,5 +499,11 @@ def test_records_of_a_pack_are_a_board(
     assert known.cluster.tolist() == [0, 0, 0, 1, 1, 1]
     assert known.architecture is not None
     assert known.architecture.tolist() == [0, 0, 0, 1, 1, 1]
-    assert set(known.settings) == {"learning_rate", "weight_decay", "train_share", "label_noise", "augmentation"}
+    assert set(known.settings) == {
+        "learning_rate",
+        "weight_decay",
+        "train_share",
+        "label_noise",
+        "augmentation",
+    }
     assert not known.repeated

@@ -111,9 +111,9 @@ def adapt(network: AdaptedNetwork, images: Inputs, labels: Tensor, recipe: Adapt
                 if reached:
                     break
         epoch.write(trace)
-        loss = trace.loss[-1] if target is None else target.loss
-        since_best = 0 if loss < best else since_best + 1
-        best = min(best, loss)
+        found = trace.loss[-1] if target is None else target.loss
+        since_best = 0 if found < best else since_best + 1
+        best = min(best, found)
         if reached or since_best >= recipe.patience or (target is None and best <= recipe.stop_loss):
             break
     for parameter in network.parameters():

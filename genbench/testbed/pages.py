@@ -13,12 +13,14 @@ from genbench.engine.cells import Outcome
 from genbench.scoring.practical import HEADLINE, SLICE_NAMES, SLICES, PracticalScore, WorstPair
 from genbench.suites.pages import NetworkColumn, Pages
 from genbench.suites.result import MeasureResult
+from genbench.testbed.cube import ADAPTATION
 from genbench.testbed.cube_figures import heat_maps, marginal_figure
 from genbench.testbed.error_scatter import error_scatter, sign_error_scatter
 from genbench.testbed.site_figures import cube_figures, scatter
 from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.figure import Figure
 
     from genbench.testbed.evidence import TestbedEvidence
@@ -148,6 +150,7 @@ class TestbedPages(Pages):
                 f"{short_name(str(model))} ({short_count(float(count))})"
                 for model, count in zip(cube["model"].values, cube["weights"].values, strict=True)
             ],
+            "note": _of_adaptations(cube),
             "marginals": inlined(f"marginals of {name}", marginal_figure, cube, point),
             "heat_maps": [
                 (label, inlined(f"{label} of {name}", heat_maps, cube, statistic, point))
@@ -180,6 +183,7 @@ class TestbedPages(Pages):
                 {
                     "name": name,
                     "models": figures["models"],
+                    "note": _of_adaptations(cube),
                     "figures": figures,
                     "trade_off": [
                         *_bounds(point),
@@ -274,6 +278,11 @@ def _explained(result: MeasureResult, pair: WorstPair) -> dict[str, str]:
         f"{pair.error_worse:.3f}), but {result.name} reads {first} for {better} and {second} for {worse}.",
         "certainty": f"{pair.certainty:.1f}",
     }
+
+
+def _of_adaptations(cube: xr.Dataset) -> str:
+    """What the numbers of a cube are means of, where that is not one network of each model."""
+    return f"; means over {cube.sizes[ADAPTATION]} adaptations of each" if ADAPTATION in cube.dims else ""
 
 
 def _bounds(point: TradeOff) -> list[tuple[str, str]]:

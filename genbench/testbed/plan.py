@@ -13,7 +13,6 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.keys import derive_seed, file_hash
@@ -195,7 +194,8 @@ def _network(suite: TestbedSuite, one: TestbedNetwork, training: Cell) -> Cell:
     seed = settings.pop("seed")
     # Adaptations are runs of their own, which differ in more than their settings.
     own = [seed] if one.adaptation is None else [seed, one.adaptation.name]
-    subset = {"subset_seed": derive_seed("training set", seed)} if _needs_subset(settings) else {}
+    if settings.get("train_share", 1) < 1 or settings.get("label_noise", 0) > 0:
+        settings["subset_seed"] = derive_seed("training set", seed)
     return make_cell(
         ADAPTED,
         f"adapt {one.name}",
@@ -206,17 +206,12 @@ def _network(suite: TestbedSuite, one: TestbedNetwork, training: Cell) -> Cell:
             content=_fingerprint(available),
             classes=suite.data.seen,
             **settings,
-            **subset,
             seed=derive_seed("order", *own),
             head_seed=derive_seed("head", *own),
         ),
         {"training": training},
         on_demand=True,
     )
-
-
-def _needs_subset(settings: Mapping[str, Any]) -> bool:
-    return settings.get("train_share", 1) < 1 or settings.get("label_noise", 0) > 0
 
 
 def _evidence(

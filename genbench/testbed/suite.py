@@ -82,6 +82,11 @@ class AdaptTable(fields.Table, frozen=True):
     stop: Literal["training", "evaluation"] | None = None
     """Which loss `stop_loss` is compared with: the mean of an epoch's batches, or that of all training images
     in evaluation mode, which is then met to a hundredth."""
+    stop_losses: (
+        Annotated[dict[str, fields.Positive], Meta(description="a table of backbones with positive numbers")]
+        | None
+    ) = None
+    """Backbone to its own `stop_loss`: what a large one reaches, a small one may not."""
     train_share: Share | None = None
     label_noise: Noise | None = None
     augmentation: Augmentation | None = None
@@ -171,7 +176,9 @@ class TestbedSuite(Suite):
 
     def adapted(self, network: TestbedNetwork) -> AdaptTable:
         """How one of its networks is adapted."""
-        return self.adapt if network.adaptation is None else network.adaptation.changed(self.adapt)
+        adapt = self.adapt if network.adaptation is None else network.adaptation.changed(self.adapt)
+        stop_loss = (adapt.stop_losses or {}).get(network.backbone, adapt.stop_loss)
+        return replace(adapt, stop_loss=stop_loss, stop_losses=None)
 
     def settings(self, network: TestbedNetwork) -> dict[str, Any]:
         """How one of its networks is adapted, as JSON values; of adaptations, also what they leave alone."""
@@ -194,7 +201,9 @@ class TestbedSuite(Suite):
         testbed = {
             key: value for key, value in self.testbed.given().items() if key not in ("kappa", "adaptations")
         }
-        found = {"data": self.data.given(), "testbed": testbed, "adapt": self.adapt.given()}
+        found: dict[str, Any] = {
+            "data": self.data.given(), "testbed": testbed, "adapt": self.adapt.given()
+        }  # fmt: skip
         if self.adaptations:
             found["adaptations"] = [one.given() for one in self.adaptations]
         return found
@@ -217,6 +226,8 @@ def read_testbed(path: Path, content: Mapping[str, Any], common: Mapping[str, An
     ordered = replace(testbed, zero_shot=sorted(testbed.zero_shot), ssim=sorted(map(float, testbed.ssim)))
     if adapt.stop == "evaluation" and adapt.stop_loss == 0:
         raise UserError(f"{path}: adapt.stop = 'evaluation' needs an adapt.stop_loss above 0 to stop at")
+    for name in adapt.stop_losses or ():
+        load_registry().resolve("backbones", name)
     adaptations = _chosen_adaptations(path, content, testbed)
     suite = TestbedSuite(**common, data=data, testbed=ordered, adapt=adapt, adaptations=adaptations)
     for family in suite.families():
