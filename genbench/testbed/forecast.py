@@ -254,6 +254,21 @@ def _evidence(
     )
 
 
+def _network_evidence(
+    suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]
+) -> CellForecast:
+    """Features of all levels, which are held in memory, and the evidence."""
+    assert speed is not None
+    images = counts["seen"] + counts["unseen"] + counts["heldout"] * len(suite.testbed.ssim)
+    judged = _evidence(suite, cell, speed, counts)
+    return CellForecast(
+        judged.seconds + images * speed.forward,
+        images,
+        judged.disk_bytes,
+        _PROCESS + _features_bytes(speed) + judged.memory_bytes,
+    )
+
+
 def _small(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:
     return CellForecast(2.0, disk_bytes=2**20, memory_bytes=2**28)
 
@@ -264,6 +279,7 @@ _FORECASTS: dict[str, Callable[[TestbedSuite, Cell, Speed | None, Mapping[str, i
     "adapted": _adapted,
     "features": _features,
     "testbed_evidence": _evidence,
+    "network_evidence": _network_evidence,
     "cube": _small,
     "tradeoff": _small,
     "unpacked": lambda suite, cell, speed, counts: CellForecast(0.1, disk_bytes=2**20),

@@ -15,7 +15,15 @@ from genbench.suites.kind import INTERVAL_TOLERANCES, Kind
 from genbench.suites.plan import CellForecast
 from genbench.testbed.evidence import TestbedEvidence
 from genbench.testbed.manifest import TestbedManifest
-from genbench.testbed.plan import ADAPTED, FEATURES, JUDGED, NOISE, TestbedPlan, plan_testbed
+from genbench.testbed.plan import (
+    ADAPTED,
+    FEATURES,
+    JUDGED,
+    NETWORK_JUDGED,
+    NOISE,
+    TestbedPlan,
+    plan_testbed,
+)
 from genbench.testbed.score_record import PracticalRecord
 from genbench.testbed.suite import TestbedSuite, read_testbed
 from genbench.testbed.tradeoff_point import TradeOff
@@ -23,7 +31,7 @@ from genbench.testbed.tradeoff_point import TradeOff
 __all__ = ["TestbedKind"]
 
 _WEIGHTS = "final.safetensors"
-_PROBED = frozenset({ADAPTED, FEATURES, JUDGED, NOISE})
+_PROBED = frozenset({ADAPTED, FEATURES, JUDGED, NETWORK_JUDGED, NOISE})
 """Steps whose cells differ so much in size that only a look at each tells how long it takes."""
 
 

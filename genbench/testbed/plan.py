@@ -4,7 +4,8 @@
             └─> adapted ─> features ┴─> evidence ─> cube ─> tradeoff
                    └─> readings
 
-With an evidence pack, networks and cubes come out of the pack and everything before them falls away.
+Of networks that are one of several adaptations of a backbone, features are not stored, and the evidence is one
+cell. With an evidence pack, networks and cubes come out of the pack and everything before them falls away.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.keys import derive_seed, file_hash
@@ -27,6 +29,7 @@ from genbench.testbed.step_types import (
     FeatureInputs,
     ImageInputs,
     JudgeInputs,
+    NetworkJudgeInputs,
     NoiseInputs,
     TradeOffInputs,
 )
@@ -39,6 +42,9 @@ NOISE = Step("noise", "genbench.testbed.steps:degraded_images", "degrade images"
 ADAPTED = Step("adapted", "genbench.testbed.steps:adapted_network", "adapt backbone")
 FEATURES = Step("features", "genbench.testbed.steps:features", "extract features", autocasts=True)
 JUDGED = Step("testbed_evidence", "genbench.testbed.steps:judge_backbone", "fit heads, judge")
+NETWORK_JUDGED = Step(
+    "network_evidence", "genbench.testbed.steps:judge_network", "features, heads, judge", autocasts=True
+)
 CUBE = Step("cube", "genbench.testbed.cube_steps:cube", "make cube")
 TRADE_OFF = Step("tradeoff", "genbench.testbed.cube_steps:trade_off_point", "trade-off point", seconds=2.0)
 
@@ -217,8 +223,25 @@ def _network(suite: TestbedSuite, one: TestbedNetwork, training: Cell) -> Cell:
 def _evidence(
     suite: TestbedSuite, one: TestbedNetwork, network: Cell, noise: Cell, images: Mapping[str, Cell]
 ) -> tuple[list[Cell], Cell]:
-    """Features of one adapted backbone, and its evidence."""
+    """Cells with features of one adapted backbone, if they are stored, and its evidence."""
     training = {part: images[part] for part in ("seen", "unseen")}
+    table = suite.testbed
+    asked: dict[str, Any] = {
+        "step": _VERSION,
+        "backbone": one.backbone,
+        "seen": suite.data.seen,
+        "levels": table.ssim,
+        "zero_shot": table.zero_shot,
+        "unseen_head": table.unseen_head,
+        "prototype_images": table.prototype_images,
+        "penalty": table.penalty,
+        "kappa_threshold": table.kappa_threshold,
+    }
+    label = f"heads and evidence of {one.name}"
+    read = {"network": network, "heldout": images["heldout"], **training}
+    if one.adaptation is not None:
+        whole = NetworkJudgeInputs(**asked)
+        return [], make_cell(NETWORK_JUDGED, label, whole, {**read, "noise": noise}, on_demand=True)
     parents = {
         "training_features": make_cell(
             FEATURES,
@@ -228,7 +251,7 @@ def _evidence(
             on_demand=True,
         )
     }
-    for level in suite.testbed.ssim:
+    for level in table.ssim:
         parents[f"features {level:g}"] = make_cell(
             FEATURES,
             f"features of {one.name} at SSIM {level:g}",
@@ -236,26 +259,8 @@ def _evidence(
             {"network": network, "noise": noise},
             on_demand=True,
         )
-    features = list(parents.values())
-    table = suite.testbed
-    judged = make_cell(
-        JUDGED,
-        f"heads and evidence of {one.name}",
-        JudgeInputs(
-            step=_VERSION,
-            backbone=one.backbone,
-            seen=suite.data.seen,
-            levels=table.ssim,
-            zero_shot=table.zero_shot,
-            unseen_head=table.unseen_head,
-            prototype_images=table.prototype_images,
-            penalty=table.penalty,
-            kappa_threshold=table.kappa_threshold,
-        ),
-        {**parents, "network": network, "heldout": images["heldout"], **training},
-        on_demand=True,
-    )
-    return features, judged
+    judged = make_cell(JUDGED, label, JudgeInputs(**asked), {**parents, **read}, on_demand=True)
+    return list(parents.values()), judged
 
 
 def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cell) -> Cell:

@@ -23,6 +23,7 @@ __all__ = [
     "ImageResult",
     "JudgeInputs",
     "JudgedResult",
+    "NetworkJudgeInputs",
     "NoiseInputs",
     "NoiseLevel",
     "NoiseResult",
@@ -186,6 +187,13 @@ class JudgeInputs(Inputs, frozen=True, kw_only=True):
     prototype_images: int
     penalty: float
     kappa_threshold: float
+
+
+class NetworkJudgeInputs(JudgeInputs, frozen=True, kw_only=True, omit_defaults=True):
+    """The same for features that are taken on the spot."""
+
+    autocast: bool = False
+    """As of `FeatureInputs`."""
 
 
 class JudgedResult(Result, frozen=True, kw_only=True, omit_defaults=True):

@@ -38,6 +38,7 @@ from genbench.testbed.step_types import (
     ImageResult,
     JudgedResult,
     JudgeInputs,
+    NetworkJudgeInputs,
     NoiseInputs,
     NoiseLevel,
     NoiseResult,
@@ -52,6 +53,7 @@ __all__ = [
     "features",
     "images",
     "judge_backbone",
+    "judge_network",
     "load_subject",
     "warm",
 ]
@@ -179,24 +181,60 @@ def adapted_network(inputs: AdaptInputs, parents: Mapping[str, Path], out: Path)
 
 def features(inputs: FeatureInputs, parents: Mapping[str, Path], out: Path) -> FeatureResult:
     """Features of an adapted backbone: of all training images, or of held-out images at one SSIM level."""
+    pixels = _training_pixels(parents) if inputs.level is None else _level_pixels(parents, inputs.level)
     backbone, network = _adapted(parents["network"])
-    if inputs.level is None:
-        pixels: Rows = Joined([_pixels(parents["seen"]), _pixels(parents["unseen"])])
-    else:
-        pixels = RowFile(parents["noise"] / f"{inputs.level:g}.safetensors", "images")
-    device = compute_device()
-    tower = replace(backbone, module=network.backbone.eval().to(device), encode_text=None)
-    size = fixed_batch(Inputs(pixels, backbone.preprocess))
+    found = _features(backbone, network, pixels)
     with autocast():
-        found = extract_features(tower, pixels, size, device)
         write_rows(out / "features.safetensors", "features", found, len(pixels))
     return FeatureResult(images=len(pixels))
 
 
 def judge_backbone(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) -> JudgedResult:
-    """What one adapted backbone did in every cell of its family's cube."""
-    heldout_labels = _labels(parents["heldout"])
-    training_labels = torch.cat([_labels(parents[part]) for part in ("seen", "unseen")])
+    """What one adapted backbone did in every cell of its family's cube, from stored features."""
+
+    def stored(name: str) -> Tensor:
+        return load_file(parents[name] / "features.safetensors")["features"]
+
+    levels = [stored(f"features {level:g}") for level in inputs.levels]
+    return _judged(inputs, parents, stored("training_features"), levels, out)
+
+
+def judge_network(inputs: NetworkJudgeInputs, parents: Mapping[str, Path], out: Path) -> JudgedResult:
+    """The same, with features that are taken here and not stored.
+
+    Of a suite with many networks of each backbone they would fill a disk (50 MB a network on glyphs), and
+    another suite seldom has use for them.
+    """
+    backbone, network = _adapted(parents["network"])
+    with autocast():
+        training, *levels = (
+            torch.cat(list(_features(backbone, network, pixels)))
+            for pixels in (
+                _training_pixels(parents),
+                *(_level_pixels(parents, level) for level in inputs.levels),
+            )
+        )
+    return _judged(inputs, parents, training, levels, out)
+
+
+def _training_pixels(parents: Mapping[str, Path]) -> Rows:
+    return Joined([_pixels(parents["seen"]), _pixels(parents["unseen"])])
+
+
+def _level_pixels(parents: Mapping[str, Path], level: float) -> Rows:
+    return RowFile(parents["noise"] / f"{level:g}.safetensors", "images")
+
+
+def _features(backbone: LoadedBackbone, network: AdaptedNetwork, pixels: Rows) -> Iterator[Tensor]:
+    device = compute_device()
+    tower = replace(backbone, module=network.backbone.eval().to(device), encode_text=None)
+    size = fixed_batch(Inputs(pixels, backbone.preprocess))
+    return extract_features(tower, pixels, size, device)
+
+
+def _judged(
+    inputs: JudgeInputs, parents: Mapping[str, Path], training: Tensor, heldout: list[Tensor], out: Path
+) -> JudgedResult:
     names = read_result(parents["heldout"], ImageResult).class_names
     text = None
     if inputs.unseen_head == "text":
@@ -205,13 +243,10 @@ def judge_backbone(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) 
             raise UserError(f"{backbone.name} has no text tower; use testbed.unseen_head = 'probe'")
         text = backbone.encode_text([backbone.prompt.format(name=name) for name in names])
     found = judge(
-        training=load_file(parents["training_features"] / "features.safetensors")["features"],
-        training_labels=training_labels,
-        heldout=[
-            load_file(parents[f"features {level:g}"] / "features.safetensors")["features"]
-            for level in inputs.levels
-        ],
-        heldout_labels=heldout_labels,
+        training=training,
+        training_labels=torch.cat([_labels(parents[part]) for part in ("seen", "unseen")]),
+        heldout=heldout,
+        heldout_labels=_labels(parents["heldout"]),
         seen=inputs.seen,
         zero_shot=inputs.zero_shot,
         penalty=inputs.penalty,
