@@ -4,7 +4,7 @@
             └─> adapted ─> features ┴─> evidence ─> cube ─> tradeoff
                    └─> readings
 
-Of networks that are one of several adaptations of a backbone, features are not stored, and the evidence is one
+Of networks that are one of several adaptations of a backbone, features are not stored: their evidence is one
 cell. With an evidence pack, networks and cubes come out of the pack and everything before them falls away.
 """
 
