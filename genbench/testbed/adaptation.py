@@ -64,8 +64,8 @@ def adapt(network: AdaptedNetwork, images: Inputs, labels: Tensor, recipe: Adapt
     """Fine-tune `network` in place, where it is; the order of batches is a function of the seed.
 
     AdamW with a one-epoch warm-up and a cosine decay, early stopping on the training loss. Of the images only
-    the batch in use and the next one are held preprocessed. The last epoch of the trace is cut short where
-    the loss in evaluation mode reached its target within it.
+    the batch in use and the next one are held preprocessed. Where training ends at a loss in evaluation
+    mode, the network is one from within the last epoch of the trace.
     """
     frozen = recipe.method == "frozen"
     for parameter in network.backbone.parameters():
@@ -87,7 +87,9 @@ def adapt(network: AdaptedNetwork, images: Inputs, labels: Tensor, recipe: Adapt
     generator = torch.Generator("cpu").manual_seed(recipe.seed)
     trace = Trace([], [], [], [])
     best, since_best = float("inf"), 0
-    target = LossTarget(network, images, labels, recipe.stop_loss) if recipe.stop == "evaluation" else None
+    target = None
+    if recipe.stop == "evaluation":
+        target = LossTarget(network, images, labels, recipe.stop_loss, batches=batches_per_epoch)
     shifts = Shifts(derive_seed("shift", recipe.seed)) if recipe.augmentation == "shift" else None
     for _ in range(recipe.epochs):
         # A frozen backbone keeps its batch norms' statistics too.
@@ -95,8 +97,7 @@ def adapt(network: AdaptedNetwork, images: Inputs, labels: Tensor, recipe: Adapt
         epoch = _Epoch(network)
         order = torch.randperm(len(labels), generator=generator, device="cpu")
         batches = order.tensor_split(batches_per_epoch)
-        reached = False
-        for number, (rows, batch) in enumerate(zip(batches, images.stream(batches), strict=True), start=1):
+        for rows, batch in zip(batches, images.stream(batches), strict=True):
             truth = labels[rows].to(images.device)
             logits = network(batch if shifts is None else shifts(batch))
             loss = F.cross_entropy(logits, truth)
@@ -106,11 +107,10 @@ def adapt(network: AdaptedNetwork, images: Inputs, labels: Tensor, recipe: Adapt
             with torch.device("cpu"):  # where AdamW counts its steps
                 optimizer.step()
             schedule.step()
-            if target is not None and target.due(number, batches_per_epoch):
-                reached = target.reached()
-                if reached:
-                    break
+            if target is not None:
+                target.stepped()
         epoch.write(trace)
+        reached = target is not None and target.reached()
         found = trace.loss[-1] if target is None else target.loss
         since_best = 0 if found < best else since_best + 1
         best = min(best, found)

@@ -1,9 +1,10 @@
 """Ends training at a given training loss, so that networks which are compared fit their data equally well.
 
 The loss is that of all training images in evaluation mode: as they are, with the labels that were trained on.
-It is looked at after every epoch, and every quarter of one when it is near. Between two looks it passes the
-target somewhere on the straight line between the two networks, being continuous there; bisection finds the
-place. A step of training, let alone an epoch, would miss the target by more than adaptations may differ.
+It is looked at after every epoch. If it has passed the target, bisection over the networks after the batches
+of that epoch finds two neighbours with the target between them, and bisection on the straight line between
+these two, where the loss is continuous, the network that is returned: a step of training, let alone an epoch,
+would miss the target by more than adaptations may differ.
 """
 
 from __future__ import annotations
@@ -19,45 +20,62 @@ __all__ = ["LossTarget", "evaluation_logits"]
 
 _TOLERANCE = 0.01
 """How far the loss may be from the target, as a share of it."""
-_NEAR = 1.25
-"""How many times the target the loss is when it begins to be looked at within an epoch."""
-_LOOKS = 4
-"""In an epoch, then."""
 _HALVINGS = 12
+_KEPT = 2**28
+"""Bytes of the networks of an epoch that are kept, at most; of large ones not that of every batch."""
 
 
 class LossTarget:
     """Watches one network while it is trained."""
 
-    def __init__(self, network: nn.Module, images: Inputs, labels: Tensor, target: float) -> None:
+    def __init__(
+        self, network: nn.Module, images: Inputs, labels: Tensor, target: float, *, batches: int
+    ) -> None:
         self._network, self._images, self._labels, self._target = network, images, labels, target
-        self._before = _state(network)
+        start = _state(network)
+        size = sum(value.numel() * value.element_size() for value in start.values())
+        self._every = max(1, -(-batches * size // _KEPT))
+        self._batches = 0
+        self._states = [start]
+        """Since the last look: first the network as it was then, last the present one."""
         self.loss = float("inf")
         """When it was last looked at."""
 
-    def due(self, batch: int, batches: int) -> bool:
-        """Whether to look after this batch of an epoch, the first being 1."""
-        if batch == batches:
-            return True
-        near = self.loss <= _NEAR * self._target
-        return near and batch * _LOOKS // batches > (batch - 1) * _LOOKS // batches
+    def stepped(self) -> None:
+        """A batch was trained on."""
+        self._batches += 1
+        if self._batches % self._every == 0:
+            self._states.append(_state(self._network))
 
     def reached(self) -> bool:
         """Look; if the loss has passed the target, set the network to where it did."""
-        now = _state(self._network)
+        states = [*self._states, _state(self._network)]
         self.loss = self._measured()
         if self.loss > self._target:
-            self._before = now
+            self._states = states[-1:]
             return False
+        before, after = 0, len(states) - 1
+        while after - before > 1 and not self._met:
+            middle = (before + after) // 2
+            before, after = (middle, after) if self._above(states[middle]) else (before, middle)
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):
-            if abs(self.loss - self._target) <= _TOLERANCE * self._target:
+            if self._met:
                 break
-            middle = (low + high) / 2
-            self._network.load_state_dict(_between(self._before, now, middle))
-            self.loss = self._measured()
-            low, high = (middle, high) if self.loss > self._target else (low, middle)
+            share = (low + high) / 2
+            above = self._above(_between(states[before], states[after], share))
+            low, high = (share, high) if above else (low, share)
         return True
+
+    @property
+    def _met(self) -> bool:
+        return abs(self.loss - self._target) <= _TOLERANCE * self._target
+
+    def _above(self, state: dict[str, Tensor]) -> bool:
+        """Whether the loss is still above the target there; the network is then in that state."""
+        self._network.load_state_dict(state)
+        self.loss = self._measured()
+        return self.loss > self._target
 
     def _measured(self) -> float:
         mode = self._network.training
