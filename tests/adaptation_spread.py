@@ -3,7 +3,7 @@
     python tests/adaptation_spread.py SUITE [--pack DIR]
 
 Of every backbone: how many of its adaptations converged, the spread (standard deviation) of the truth over
-them against its Monte-Carlo error, and Kendall's τ between training loss and truth; then the means over backbones.
+them against its Monte-Carlo error, and Kendall's τ between training loss and truth; then its mean over all.
 The truth of a network is its mean error over both slices; its Monte-Carlo error the standard deviation over
 resampled held-out images.
 """

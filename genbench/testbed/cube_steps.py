@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["CUBE_FILE", "chosen_cube", "cube", "only", "trade_off_point", "with_kappa"]
 
 CUBE_FILE = "cube.nc"
-_KAPPAS = ("kappa_conflict", "kappa_cohen")
-_PER_CLASS = ("error", "gap", *_KAPPAS)
+_PER_CLASS = ("error", "gap", "kappa_conflict", "kappa_cohen")
+_SMALL = ("error", "kappa_conflict", "kappa_cohen")
 
 
 def cube(inputs: CubeInputs, parents: Mapping[str, Path], out: Path) -> CubeResult:
@@ -41,10 +41,10 @@ def cube(inputs: CubeInputs, parents: Mapping[str, Path], out: Path) -> CubeResu
     heldout = parents["heldout"]
     names = read_result(heldout, ImageResult).class_names
     labels = load_file(heldout / "images.safetensors")["labels"]
-    per_class = {name: _stacked(inputs, [one[name] for one in found], 2) for name in _PER_CLASS}
-    if inputs.adaptations:
-        # Ten times the networks in a file that ships: digits that no reader can use would be most of it.
-        per_class |= {name: per_class[name].astype(np.float32) for name in _KAPPAS}
+    # With adaptations, ten times the networks are in a file that ships: without gaps, which follow from error
+    # and training error, and without digits that no reader can use, it is a third of the size.
+    kept, form = (_SMALL, np.float32) if inputs.adaptations else (_PER_CLASS, np.float64)
+    per_class = {name: _stacked(inputs, [one[name] for one in found], 2).astype(form) for name in kept}
     levels = np.asarray(inputs.zero_shot)
     weights = [read_result(parents[name], JudgedResult).weights for name in _networks(inputs)]
     result = make_cube(
@@ -98,6 +98,7 @@ def _with_images(
     slices that measures are judged by say which images were right: 14 of the paper's 54 cells.
     """
     own = ("model", ADAPTATION) if inputs.adaptations else ("model",)
+    form = np.float32 if inputs.adaptations else np.float64
 
     def sorted_stack(values: Sequence[NDArray[Any]], axis: int) -> NDArray[Any]:
         return np.take(_stacked(inputs, values, axis), order, axis=axis)
@@ -105,7 +106,7 @@ def _with_images(
     cube = cube.assign(
         training_error=(
             ("zero_shot", *own, "class"),
-            sorted_stack([one["training_error"] for one in found], 1),
+            sorted_stack([one["training_error"] for one in found], 1).astype(form),
         )
     )
     if not inputs.adaptations:

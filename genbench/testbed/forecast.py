@@ -35,7 +35,7 @@ _PROCESS = 2**28
 """Bytes of a process with torch and a small network."""
 _LOOSE = 1.25
 """What a heap holds of what a step of training needs: free pieces between others cannot be given back."""
-_EPOCHS_NEEDED = 0.4
+_EPOCHS_NEEDED = 0.3
 """Share of the epochs that an adaptation needs to reach a given loss, where their number is only a cap."""
 _NOMINAL_COUNTS = {"cifar100": (500, 100), "cifar10": (5000, 1000), "imagenet100": (1300, 50)}
 """Training and held-out images per class of data sets that may not be on this machine."""
