@@ -98,7 +98,7 @@ class TestbedKind(Kind):
 
     def serves(self, pack: Pack, suite: TestbedSuite) -> bool:
         """The same in everything, perhaps of fewer backbones or adaptations."""
-        own, asked = dict(pack.manifest.evidence), suite.plain_content()
+        own, asked = dict(pack.manifest.evidence), dict(suite.plain_content())
         if "testbed" not in own:
             return False
         own["testbed"] = dict(own["testbed"])
