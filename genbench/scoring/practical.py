@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
@@ -40,6 +41,8 @@ STATISTIC_NAMES = {"mean": "M", "sd": "SD", "p10": "P10"}
 """As the paper calls them: mean, standard deviation and 10th percentile over classes."""
 HEADLINE = "mean"
 RESAMPLES = 1000
+_MOST_WRONG = 100
+"""Wrongly ordered pairs that are told of, the surest; suites of many networks have thousands."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +96,15 @@ class PracticalScore:
     """Models left out because the measure gave no finite reading."""
     parts: list[Part]
     worst: list[WorstPair]
-    """Wrongly ordered pairs, the surest first."""
+    """Wrongly ordered pairs, the surest first, at most a hundred."""
     resampled: Array = field(repr=False, compare=False)
     """(resamples,) the headline under each resample; the same resamples for all measures."""
+    across_sizes: float | None = None
+    """Its part over pairs of different backbones; None where each backbone is adapted once."""
+    equal_size: float | None = None
+    """Its part over pairs of adaptations of one backbone."""
+    wrong: int = 0
+    """Wrongly ordered pairs, over both slices, told of or not."""
 
     def ties_with(self, other: PracticalScore) -> bool:
         """Whether the 95 % interval of the paired difference includes 0."""
@@ -116,6 +125,35 @@ class Slice:
     """Statistic to d, (models,)."""
     resampled: dict[str, Array]
     """Statistic to d under each resample, (resamples, models)."""
+
+    @cached_property
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All pairs of models."""
+        first, second = np.triu_indices(len(self.truth[HEADLINE]), k=1)
+        return first, second
+
+    @cached_property
+    def resampled_signs(self) -> dict[str, NDArray[np.int8]]:
+        """Statistic to sgn(d − d') of all pairs under each resample, (resamples, pairs): the same for all
+        measures, and much of the work where there are many networks."""
+        first, second = self.pairs
+        return {
+            name: np.sign(drawn[:, first] - drawn[:, second]).astype(np.int8)
+            for name, drawn in self.resampled.items()
+        }
+
+    @cached_property
+    def noise(self) -> Array:
+        """(pairs,) bootstrap standard deviation of d − d' of the headline statistic."""
+        first, second = self.pairs
+        drawn = self.resampled[HEADLINE]
+        return np.asarray((drawn[:, first] - drawn[:, second]).std(axis=0))
+
+    def difference(self, statistic: str = HEADLINE) -> Array:
+        """(pairs,) d − d'."""
+        first, second = self.pairs
+        d = self.truth[statistic]
+        return np.asarray(d[first] - d[second])
 
 
 class SliceErrors(Struct, frozen=True):
@@ -151,6 +189,10 @@ class PracticalTruth:
     """Model to weight count."""
     slices: dict[tuple[str, str], Slice]
     """(family, slice) to marginal."""
+    backbones: Mapping[str, str] = field(default_factory=dict)
+    """Model to the backbone that it is an adaptation of; empty where each backbone is adapted once."""
+    unconverged: frozenset[str] = frozenset()
+    """Models that did not reach the training loss of the others: no measure is judged on them."""
 
     def score(self, readings: Mapping[str, float]) -> PracticalScore | None:
         """Judge the readings (higher means worse) of one measure; None without two finite ones in a family.
@@ -160,25 +202,34 @@ class PracticalTruth:
         parts: list[Part] = []
         headlines: list[Array] = []
         worst: list[WorstPair] = []
-        pairs = 0
+        pairs = wrong = 0
+        apart: list[float] = []
+        alike: list[float] = []
         for (family, name), slice_ in self.slices.items():
             models = self.models[family]
-            c = np.array([readings.get(model, np.nan) for model in models])
-            kept = np.flatnonzero(np.isfinite(c))
-            if len(kept) < 2:
+            c = np.array([self._judged(readings, model) for model in models])
+            finite = np.isfinite(c)
+            if finite.sum() < 2:
                 continue
-            first, second = (kept[rows] for rows in np.triu_indices(len(kept), k=1))
+            kept = np.flatnonzero(finite[slice_.pairs[0]] & finite[slice_.pairs[1]])
+            first, second = (rows[kept] for rows in slice_.pairs)
             pairs += len(first)
             claimed = np.sign(c[first] - c[second])
             for statistic in STATISTICS:
-                d, drawn = slice_.truth[statistic], slice_.resampled[statistic]
-                resampled = _errors(claimed, drawn[:, first] - drawn[:, second]).mean(axis=1)
-                parts.append(
-                    _part(family, name, statistic, claimed, d[first] - d[second], resampled, slice_.images)
-                )
+                signs = slice_.resampled_signs[statistic]
+                # Halves add up exactly: the mean over pairs of ½ (1 − sgn·sgn), pair by pair or not.
+                agreed = (signs if len(kept) == signs.shape[1] else signs[:, kept]) @ claimed.astype(np.int32)
+                resampled = 0.5 * (len(kept) - agreed) / len(kept)
+                difference = slice_.difference(statistic)[kept]
+                parts.append(_part(family, name, statistic, claimed, difference, resampled, slice_.images))
                 if statistic == HEADLINE:
                     headlines.append(resampled)
-            worst += _wrong_pairs(family, name, models, c, slice_, first, second)
+                    errors = _errors(claimed, difference)
+                    same = self._same_backbone(models, first, second)
+                    apart += [float(errors[~same].mean())] if (~same).any() else []
+                    alike += [float(errors[same].mean())] if same.any() else []
+            found, number = _wrong_pairs(family, name, models, c, slice_, kept)
+            worst, wrong = worst + found, wrong + number
         if not parts:
             return None
         chosen = [part for part in parts if part.statistic == HEADLINE]
@@ -186,17 +237,35 @@ class PracticalTruth:
         low, high = np.quantile(resampled, [0.025, 0.975])
         aware = [part.noise_aware for part in chosen if part.noise_aware is not None]
         everyone = [model for models in self.models.values() for model in models]
+        several = bool(self.backbones)
         return PracticalScore(
             value=float(np.mean([part.value for part in chosen])),
             low=float(low),
             high=float(high),
             noise_aware=float(np.mean(aware)) if aware else None,
             pairs=pairs // len(SLICES),
-            dropped=sum(not np.isfinite(readings.get(model, np.nan)) for model in everyone),
+            dropped=sum(
+                not np.isfinite(readings.get(model, np.nan))
+                for model in everyone
+                if model not in self.unconverged
+            ),
             parts=parts,
-            worst=sorted(worst, key=lambda pair: -pair.certainty),
+            worst=sorted(worst, key=lambda pair: -pair.certainty)[:_MOST_WRONG],
+            wrong=wrong,
             resampled=resampled,
+            across_sizes=float(np.mean(apart)) if several and apart else None,
+            equal_size=float(np.mean(alike)) if several and alike else None,
         )
+
+    def _judged(self, readings: Mapping[str, float], model: str) -> float:
+        return np.nan if model in self.unconverged else readings.get(model, np.nan)
+
+    def _same_backbone(
+        self, models: Sequence[str], first: NDArray[np.int64], second: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """(pairs,) whether both are adaptations of one backbone."""
+        own = np.array([self.backbones.get(model, model) for model in models])
+        return np.asarray(own[first] == own[second])
 
     def resolved(self) -> dict[tuple[str, str], float]:
         """Share of model pairs, per family and slice, that differ by more than the Monte-Carlo noise.
@@ -205,9 +274,10 @@ class PracticalTruth:
         """
         shares = {}
         for key, slice_ in self.slices.items():
-            first, second = np.triu_indices(len(slice_.truth[HEADLINE]), k=1)
-            difference, noise = _difference(slice_, first, second)
-            shares[key] = float(np.mean(np.abs(difference) > 1.96 * noise)) if len(first) else float("nan")
+            judged = np.array([model not in self.unconverged for model in self.models[key[0]]])
+            kept = judged[slice_.pairs[0]] & judged[slice_.pairs[1]]
+            apart = np.abs(slice_.difference())[kept] > 1.96 * slice_.noise[kept]
+            shares[key] = float(np.mean(apart)) if len(apart) else float("nan")
         return shares
 
     def known(self) -> dict[str, JudgedModel]:
@@ -258,19 +328,17 @@ def _part(
 
 
 def _wrong_pairs(
-    family: str,
-    name: str,
-    models: Sequence[str],
-    c: Array,
-    slice_: Slice,
-    first: NDArray[np.int64],
-    second: NDArray[np.int64],
-) -> list[WorstPair]:
-    difference, noise = _difference(slice_, first, second)
+    family: str, name: str, models: Sequence[str], c: Array, slice_: Slice, kept: NDArray[np.int64]
+) -> tuple[list[WorstPair], int]:
+    """The surest of them, of the pairs `kept`, and how many there are."""
+    first, second = (rows[kept] for rows in slice_.pairs)
+    difference, noise = slice_.difference()[kept], slice_.noise[kept]
     wrong = np.flatnonzero(np.sign(difference) * np.sign(c[first] - c[second]) < 0)
+    certainty = np.abs(difference) / np.maximum(noise, 1e-12)
+    surest = wrong[np.argsort(-certainty[wrong], kind="stable")][:_MOST_WRONG]
     d = slice_.truth[HEADLINE]
     pairs = []
-    for i in wrong:
+    for i in np.sort(surest):
         better, worse = (first[i], second[i]) if difference[i] < 0 else (second[i], first[i])
         pairs.append(
             WorstPair(
@@ -282,13 +350,7 @@ def _wrong_pairs(
                 error_worse=float(d[worse]),
                 reading_better=float(c[better]),
                 reading_worse=float(c[worse]),
-                certainty=float(abs(difference[i]) / max(noise[i], 1e-12)),
+                certainty=float(certainty[i]),
             )
         )
-    return pairs
-
-
-def _difference(slice_: Slice, first: NDArray[np.int64], second: NDArray[np.int64]) -> tuple[Array, Array]:
-    """d − d' of pairs of models and its bootstrap standard deviation."""
-    d, drawn = slice_.truth[HEADLINE], slice_.resampled[HEADLINE]
-    return d[first] - d[second], np.asarray((drawn[:, first] - drawn[:, second]).std(axis=0))
+    return pairs, len(wrong)

@@ -15,8 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from genbench.errors import UserError
+from genbench.keys import derive_seed
 from genbench.subject.inputs import Inputs
+from genbench.testbed.loss_target import LossTarget
 from genbench.testbed.step_types import AdaptationRecipe
+from genbench.testbed.training_set import Shifts
 
 __all__ = ["AdaptedNetwork", "Trace", "adapt", "read_state", "rounded_state"]
 
@@ -61,7 +64,8 @@ def adapt(network: AdaptedNetwork, images: Inputs, labels: Tensor, recipe: Adapt
     """Fine-tune `network` in place, where it is; the order of batches is a function of the seed.
 
     AdamW with a one-epoch warm-up and a cosine decay, early stopping on the training loss. Of the images only
-    the batch in use and the next one are held preprocessed.
+    the batch in use and the next one are held preprocessed. Where training ends at a loss in evaluation
+    mode, the network is one from within the last epoch of the trace.
     """
     frozen = recipe.method == "frozen"
     for parameter in network.backbone.parameters():
@@ -83,6 +87,10 @@ def adapt(network: AdaptedNetwork, images: Inputs, labels: Tensor, recipe: Adapt
     generator = torch.Generator("cpu").manual_seed(recipe.seed)
     trace = Trace([], [], [], [])
     best, since_best = float("inf"), 0
+    target = None
+    if recipe.stop == "evaluation":
+        target = LossTarget(network, images, labels, recipe.stop_loss, batches=batches_per_epoch)
+    shifts = Shifts(derive_seed("shift", recipe.seed)) if recipe.augmentation == "shift" else None
     for _ in range(recipe.epochs):
         # A frozen backbone keeps its batch norms' statistics too.
         network.train(not frozen)
@@ -91,7 +99,7 @@ def adapt(network: AdaptedNetwork, images: Inputs, labels: Tensor, recipe: Adapt
         batches = order.tensor_split(batches_per_epoch)
         for rows, batch in zip(batches, images.stream(batches), strict=True):
             truth = labels[rows].to(images.device)
-            logits = network(batch)
+            logits = network(batch if shifts is None else shifts(batch))
             loss = F.cross_entropy(logits, truth)
             optimizer.zero_grad()
             loss.backward()
@@ -99,10 +107,14 @@ def adapt(network: AdaptedNetwork, images: Inputs, labels: Tensor, recipe: Adapt
             with torch.device("cpu"):  # where AdamW counts its steps
                 optimizer.step()
             schedule.step()
+            if target is not None:
+                target.stepped()
         epoch.write(trace)
-        since_best = 0 if trace.loss[-1] < best else since_best + 1
-        best = min(best, trace.loss[-1])
-        if best <= recipe.stop_loss or since_best >= recipe.patience:
+        reached = target is not None and target.reached()
+        found = trace.loss[-1] if target is None else target.loss
+        since_best = 0 if found < best else since_best + 1
+        best = min(best, found)
+        if reached or since_best >= recipe.patience or (target is None and best <= recipe.stop_loss):
             break
     for parameter in network.parameters():
         parameter.requires_grad_(True)

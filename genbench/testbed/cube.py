@@ -1,4 +1,8 @@
-"""The cube of a family: six statistics of every zero-shot level × SSIM level × model (004 Sec. 3)."""
+"""The cube of a family: six statistics of every zero-shot level × SSIM level × model (004 Sec. 3).
+
+Where a suite adapts its backbones in several ways, a cube has a fourth axis `adaptation`: each of a model's
+adaptations is a network of its own. Marginals, heat maps and trade-off point use the mean over it.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = [
+    "ADAPTATION",
     "AXES",
     "COLUMNS",
     "DIMS",
@@ -25,6 +30,8 @@ __all__ = [
     "class_statistics",
     "make_cube",
     "marginals",
+    "network_cube",
+    "over_adaptations",
     "read_cube",
     "slices",
     "summaries",
@@ -34,6 +41,9 @@ __all__ = [
 DIMS = ("zero_shot", "ssim", "model")
 AXES = ("zero_shot", "ssim", "weights")
 """The coordinate of each dimension: zero-shot fraction, SSIM, weight count."""
+
+ADAPTATION = "adaptation"
+"""The dimension of cubes with several networks of each model, after those of `DIMS`."""
 
 STATISTICS = ("error_mean", "error_sd", "error_p10", "kappa_mean", "kappa_sd", "kappa_p10")
 COLUMNS = ("ssim", "zero_shot", "weights", *STATISTICS)
@@ -100,6 +110,7 @@ def make_cube(
     ssim: ArrayLike,
     weights: ArrayLike,
     models: Sequence[str] | None = None,
+    adaptations: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     per_class: Mapping[str, ArrayLike] | None = None,
     provenance: Mapping[str, str | int | float] | None = None,
@@ -111,6 +122,7 @@ def make_cube(
     statistics : the six `STATISTICS` by name, each (zero_shot, ssim, model).
     zero_shot, ssim, weights : zero-shot fractions, SSIM levels, weight counts.
     models, classes : their names; numbers as text without.
+    adaptations : their names, if every model has several; all arrays then have that axis after `model`.
     per_class : further arrays by name, each (zero_shot, ssim, model, class), such as `error` and `gap`.
     provenance : where the cube comes from; becomes the attributes.
     """
@@ -123,10 +135,14 @@ def make_cube(
         "model": [f"{count:.0f}" for count in counts.ravel()] if models is None else list(models),
         "weights": ("model", counts.astype(np.float64)),
     }
+    dims: tuple[str, ...] = DIMS
+    if adaptations is not None:
+        dims = (*DIMS, ADAPTATION)
+        coordinates[ADAPTATION] = list(adaptations)
     if classes is not None:
         coordinates["class"] = list(classes)
-    arrays = {name: (DIMS, np.asarray(values)) for name, values in statistics.items()}
-    detail = {name: ((*DIMS, "class"), np.asarray(values)) for name, values in (per_class or {}).items()}
+    arrays = {name: (dims, np.asarray(values)) for name, values in statistics.items()}
+    detail = {name: ((*dims, "class"), np.asarray(values)) for name, values in (per_class or {}).items()}
     return check_cube(xr.Dataset({**arrays, **detail}, coordinates, dict(provenance or {})))
 
 
@@ -139,18 +155,19 @@ def check_cube(cube: xr.Dataset, source: str = "the cube") -> xr.Dataset:
                 "a cube has dimensions zero_shot, ssim, model and coordinates zero_shot, ssim, weights"
             )
         _check_levels(np.asarray(cube[axis].values), axis, source)
+    dims = (*DIMS, ADAPTATION) if ADAPTATION in cube.dims else DIMS
     for name in STATISTICS:
-        if name not in cube or set(cube[name].dims) != set(DIMS):
+        if name not in cube or set(cube[name].dims) != set(dims):
             raise UserError(
                 f"{source} has no variable {name!r} over zero_shot, ssim, model; "
                 f"a cube has {', '.join(STATISTICS)}"
             )
-    cube = cube.sortby(list(AXES)).transpose(*DIMS, ...)
+    cube = cube.sortby(list(AXES)).transpose(*dims, ...)
     for name in STATISTICS:
         bad = ~np.isfinite(_numbers(cube[name].values, name, source))
         if bad.any():
             where = np.argwhere(bad)[0]
-            point = _point(*(float(cube[axis][i]) for axis, i in zip(AXES, where, strict=True)))
+            point = _point(*(float(cube[axis][i]) for axis, i in zip(AXES, where[: len(AXES)], strict=True)))
             raise UserError(
                 f"{source} has no finite {name!r} at {point}; every grid point needs all six statistics"
             )
@@ -188,17 +205,38 @@ def _point(zero_shot: float, ssim: float, weights: float) -> str:
     return f"ssim = {ssim:.6g}, zero_shot = {zero_shot:.6g}, weights = {weights:.10g}"
 
 
+def over_adaptations(cube: xr.Dataset) -> xr.Dataset:
+    """The six statistics over zero-shot × SSIM × model: the mean over those adaptations that converged."""
+    statistics = cube[list(STATISTICS)]
+    if ADAPTATION not in cube.dims:
+        return statistics
+    kept = statistics.where(cube["converged"] > 0) if "converged" in cube.coords else statistics
+    return kept.mean(ADAPTATION, keep_attrs=True).drop_vars("converged", errors="ignore")
+
+
+def network_cube(cube: xr.Dataset) -> xr.Dataset:
+    """The same cube with a model for every network, called "model/adaptation", and no axis of adaptations."""
+    if ADAPTATION not in cube.dims:
+        return cube
+    pairs = [(str(model), str(own)) for model in cube["model"].values for own in cube[ADAPTATION].values]
+    stacked = cube.stack(network=("model", ADAPTATION), create_index=False)
+    flat = stacked.drop_vars(["model", ADAPTATION]).rename(network="model")
+    return flat.assign_coords(
+        model=[f"{model}/{own}" for model, own in pairs], backbone=("model", [model for model, _ in pairs])
+    )
+
+
 def marginals(cube: xr.Dataset) -> dict[str, xr.Dataset]:
-    """The six statistics along each dimension, mean over the other two (Eq. 5).
+    """The six statistics along each dimension, mean over the others (Eq. 5).
 
     The paper writes a sum; its figures show the mean, which differs by a constant.
     """
-    statistics = cube[list(STATISTICS)]
+    statistics = over_adaptations(cube)
     return {dim: statistics.mean([other for other in DIMS if other != dim]) for dim in DIMS}
 
 
 def slices(cube: xr.Dataset) -> dict[str, xr.Dataset]:
-    """The six statistics per model in the two slices (Eq. 6).
+    """The six statistics per model, or per network of it, in the two slices (Eq. 6).
 
     `robustness`: zero-shot = 0, mean over SSIM; `zero_shot`: SSIM = 1, mean over zero-shot.
     """
@@ -229,11 +267,14 @@ def read_cube(path: Path) -> xr.Dataset:
 
 
 def write_cube(cube: xr.Dataset, path: Path) -> None:
-    """Write a cube as netCDF (everything) or CSV (the six statistics, one row per grid point)."""
+    """Write a cube as netCDF (everything) or CSV (the six statistics, one row per grid point).
+
+    A CSV has the mean over adaptations: what the trade-off point is found from.
+    """
     _check_suffix(path)
     try:
         if path.suffix.lower() == ".csv":
-            rows = cube[list(STATISTICS)].to_dataframe().reset_index()[list(COLUMNS)]
+            rows = over_adaptations(cube).to_dataframe().reset_index()[list(COLUMNS)]
             rows.sort_values(["weights", "zero_shot", "ssim"]).to_csv(path, index=False)
         else:
             packed = {name: {"zlib": True, "complevel": 6} for name in cube.data_vars}

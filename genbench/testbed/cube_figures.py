@@ -13,7 +13,7 @@ import numpy as np
 
 from genbench.display.figures import INK, styled
 from genbench.display.names import short_count, short_name
-from genbench.testbed.cube import AXES, DIMS, marginals
+from genbench.testbed.cube import AXES, DIMS, marginals, over_adaptations
 from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def heat_maps(cube: xr.Dataset, statistic: str = "error_mean", trade_off: TradeO
     """
     from matplotlib.figure import Figure
 
-    values = cube[statistic].transpose("model", "zero_shot", "ssim").values
+    values = over_adaptations(cube)[statistic].transpose("model", "zero_shot", "ssim").values
     models, rows, columns = values.shape
     across = models if models <= 5 else 4
     down = -(-models // across)

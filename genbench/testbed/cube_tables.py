@@ -17,7 +17,16 @@ from genbench.display.tables import Shown, print_table
 from genbench.errors import UserError
 from genbench.scoring.practical import SLICE_NAMES
 from genbench.suites.evidence import Family
-from genbench.testbed.cube import AXES, DIMS, STATISTICS, marginals, slices, write_cube
+from genbench.testbed.cube import (
+    ADAPTATION,
+    AXES,
+    DIMS,
+    STATISTICS,
+    marginals,
+    over_adaptations,
+    slices,
+    write_cube,
+)
 from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
@@ -44,11 +53,14 @@ _SHORT = {
 def show_cube(name: str, evidence: Family, resolved: Mapping[tuple[str, str], float], *, full: bool) -> None:
     """Models on clean images of seen classes and in both slices, the marginals, what can be told apart."""
     cube = evidence.cube
-    _show_models(name, cube)
-    _show_slices(name, cube)
+    mean = over_adaptations(cube)
+    _show_models(name, mean)
+    _show_slices(name, mean)
     _show_marginals(name, cube)
     if full:
         _show_grid(name, cube)
+    if ADAPTATION in cube.dims:
+        click.echo(f"{name}: {_adaptations(cube)}")
     if "achieved_ssim" in cube.coords:
         pairs = zip(cube["ssim"].values, cube["achieved_ssim"].values, strict=True)
         reached = ", ".join(f"{level:g}: {got:.4f}" for level, got in pairs)
@@ -61,6 +73,19 @@ def show_cube(name: str, evidence: Family, resolved: Mapping[tuple[str, str], fl
         f"{short_count(point.model_size)} weights; generalization bound "
         f"{point.generalization_bound:.3f}, diversity bound {point.diversity_bound:.3f}"
     )
+
+
+def _adaptations(cube: xr.Dataset) -> str:
+    """How many networks of each model the numbers are means of, and which were left out."""
+    count = cube.sizes[ADAPTATION]
+    failed = [
+        f"{short_name(str(model))}/{own}"
+        for model in cube["model"].values
+        for own in cube[ADAPTATION].values
+        if "converged" in cube.coords and not int(cube["converged"].sel(model=model, adaptation=own))
+    ]
+    left = f"; unconverged and left out: {', '.join(failed)}" if failed else ""
+    return f"means over {count} adaptations of each model{left}"
 
 
 def _show_models(name: str, cube: xr.Dataset) -> None:
@@ -165,7 +190,7 @@ def cube_record(name: str, evidence: Family, resolved: Mapping[tuple[str, str], 
     return CubeDocument(
         family=name,
         coordinates={str(key): _plain(cube[key]) for key in cube.coords},
-        dims=list(DIMS),
+        dims=[*DIMS, *([ADAPTATION] if ADAPTATION in cube.dims else [])],
         statistics={key: _plain(cube[key]) for key in STATISTICS},
         per_class={
             str(key): ClassArray(list(map(str, cube[key].dims)), _plain(cube[key]))
@@ -198,10 +223,11 @@ def _plain(array: xr.DataArray) -> Nested:
 
 
 def grid_rows(cube: xr.Dataset) -> list[dict[str, Shown]]:
-    """One row per grid point: model, coordinates and the six statistics."""
+    """One row per grid point: model, coordinates and the six statistics, means over adaptations."""
     extra = [key for key in ("unseen_classes", "achieved_ssim") if key in cube.coords]
     places = [range(cube.sizes[dim]) for dim in ("model", "zero_shot", "ssim")]
-    arrays = {key: cube[key].values for key in STATISTICS}
+    mean = over_adaptations(cube)
+    arrays = {key: mean[key].values for key in STATISTICS}
     rows = []
     for k, i, j in itertools.product(*places):
         at = {"zero_shot": i, "ssim": j, "model": k}

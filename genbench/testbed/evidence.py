@@ -102,8 +102,8 @@ class TestbedEvidence(Evidence):
 
     @property
     def networks(self) -> list[str]:
-        """The backbones."""
-        return self.suite.backbones
+        """Backbones, or adaptations of them."""
+        return [one.name for one in self.suite.members]
 
     @property
     def columns(self) -> list[ScoreColumn]:
@@ -113,7 +113,12 @@ class TestbedEvidence(Evidence):
             return lambda score: score.slice_value(name)
 
         aware = "Pairs weigh by how surely the truth orders them"
+        parts = [
+            ScoreColumn("across sizes", "Pairs of different backbones", lambda score: score.across_sizes),
+            ScoreColumn("equal size", "Pairs of adaptations of one backbone", lambda score: score.equal_size),
+        ]
         return [
+            *(parts if self.suite.adaptations else []),
             ScoreColumn("noise-aware", aware, lambda score: score.noise_aware),
             ScoreColumn(
                 "robustness",
@@ -150,31 +155,40 @@ class TestbedEvidence(Evidence):
 
     def public(self) -> dict[str, PublicBackbone]:
         """Network to its backbone, weights, and how its adaptation was set and ended."""
-        settings = self.suite.adapt.given()
+        members = {one.name: one for one in self.suite.members}
         found = {}
-        for family, members in self.truth.models.items():
-            for name in members:
+        for family, names in self.truth.models.items():
+            for name in names:
                 ended = self.training.get(name, Training())
-                weights = int(self.truth.weights[name])
                 found[name] = PublicBackbone(
-                    family, name, weights, settings, ended.train_loss, ended.train_accuracy, ended.epochs
+                    family=family,
+                    architecture=members[name].backbone,
+                    weights=int(self.truth.weights[name]),
+                    settings=self.suite.settings(members[name]),
+                    train_loss=ended.train_loss,
+                    train_accuracy=ended.train_accuracy,
+                    epochs=ended.epochs,
+                    judged=name not in self.truth.unconverged,
                 )
         return found
 
     def known_networks(self) -> KnownNetworks:
-        """All networks, with the truths of both slices and their resamples."""
+        """All networks that converged, with the truths of both slices and their resamples."""
         import numpy as np
 
         from genbench.scoring.known_networks import KnownNetworks, numbered
 
         truth = self.truth
+        members = {one.name: one for one in self.suite.members}
         families = list(truth.models)
         names = [name for members in truth.models.values() for name in members]
         training = [self.training.get(name, Training()) for name in names]
         losses = [one.train_loss for one in training if one.train_loss is not None]
         errors = [1 - one.train_accuracy for one in training if one.train_accuracy is not None]
         known = len(losses) == len(errors) == len(names)
-        return KnownNetworks(
+        # Of a backbone that is adapted once, the network is the backbone.
+        backbone = numbered([members[name].backbone for name in names])
+        everything = KnownNetworks(
             names=tuple(names),
             truths=np.stack(
                 [
@@ -183,10 +197,10 @@ class TestbedEvidence(Evidence):
                 ]
             ),
             family=numbered([family for family, members in truth.models.items() for _ in members]),
-            # One adaptation of each backbone: a network is its backbone.
-            cluster=np.arange(len(names)),
-            architecture=np.arange(len(names)),
+            cluster=backbone,
+            architecture=backbone,
             combo=np.arange(len(names)),
+            settings=_varying([self.suite.settings(members[name]) for name in names]),
             weights=np.array([truth.weights[name] for name in names], dtype=np.float64),
             training_loss=np.array(losses) if known else None,
             training_error=np.array(errors) if known else None,
@@ -199,6 +213,8 @@ class TestbedEvidence(Evidence):
                 ]
             ),
         )
+        judged = np.array([name not in truth.unconverged for name in names])
+        return everything if judged.all() else everything.take(judged)
 
     def pages(self, judged: Judged) -> TestbedPages:
         """Cubes, marginals, wrong pairs."""
@@ -210,6 +226,15 @@ class TestbedEvidence(Evidence):
 def _oriented(result: MeasureResult) -> dict[str, float]:
     """Readings with the sign that makes higher mean worse."""
     return {network: result.direction * value for network, value in result.values.items()}
+
+
+def _varying(settings: Sequence[Toml]) -> dict[str, list[object]]:
+    """Setting to its values, of those that are not the same for all networks.
+
+    The head's learning rate moves with the other one, and says nothing beside it.
+    """
+    found = {name: [one[name] for one in settings] for name in settings[0] if name != "head_learning_rate"}
+    return {name: values for name, values in found.items() if len(set(values)) > 1}
 
 
 def _ties(score: PracticalScore) -> int:

@@ -35,6 +35,8 @@ _PROCESS = 2**28
 """Bytes of a process with torch and a small network."""
 _LOOSE = 1.25
 """What a heap holds of what a step of training needs: free pieces between others cannot be given back."""
+_EPOCHS_NEEDED = 0.3
+"""Share of the epochs that an adaptation needs to reach a given loss, where their number is only a cap."""
 _NOMINAL_COUNTS = {"cifar100": (500, 100), "cifar10": (5000, 1000), "imagenet100": (1300, 50)}
 """Training and held-out images per class of data sets that may not be on this machine."""
 
@@ -206,11 +208,17 @@ def _noise(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping
 
 def _adapted(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:
     assert speed is not None
-    epochs = suite.adapt.epochs
-    each = speed.forward if suite.adapt.method == "frozen" else speed.training
-    passes = counts["seen"] * epochs
+    own = cell.inputs
+    images = int(counts["seen"] * own.get("train_share", 1))
+    each = speed.forward if own["method"] == "frozen" else speed.training
+    epochs = own["epochs"]
+    if own.get("stop") == "evaluation":
+        # Set so that none is stopped by them; and all images are looked at after every one.
+        epochs *= _EPOCHS_NEEDED
+        each += speed.forward
+    passes = int(images * epochs)
     # A frozen backbone keeps nothing, but runs as large a batch at the end as features are taken in.
-    step = speed.kept * suite.adapt.batch_size * _LOOSE if suite.adapt.method == "finetune" else 0
+    step = speed.kept * own["batch_size"] * _LOOSE if own["method"] == "finetune" else 0
     # Weights, gradients, both moments of AdamW, the sum of an epoch's gradients; what was loaded.
     memory = _PROCESS + speed.weights * 4 * 6 + int(max(step, _features_bytes(speed)))
     return CellForecast(1.0 + passes * each, passes, speed.weights * 2, memory)
@@ -246,6 +254,21 @@ def _evidence(
     )
 
 
+def _network_evidence(
+    suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]
+) -> CellForecast:
+    """Features of all levels, which are held in memory, and the evidence."""
+    assert speed is not None
+    images = counts["seen"] + counts["unseen"] + counts["heldout"] * len(suite.testbed.ssim)
+    judged = _evidence(suite, cell, speed, counts)
+    return CellForecast(
+        judged.seconds + images * speed.forward,
+        images,
+        judged.disk_bytes,
+        _PROCESS + _features_bytes(speed) + judged.memory_bytes,
+    )
+
+
 def _small(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:
     return CellForecast(2.0, disk_bytes=2**20, memory_bytes=2**28)
 
@@ -256,6 +279,7 @@ _FORECASTS: dict[str, Callable[[TestbedSuite, Cell, Speed | None, Mapping[str, i
     "adapted": _adapted,
     "features": _features,
     "testbed_evidence": _evidence,
+    "network_evidence": _network_evidence,
     "cube": _small,
     "tradeoff": _small,
     "unpacked": lambda suite, cell, speed, counts: CellForecast(0.1, disk_bytes=2**20),

@@ -20,7 +20,15 @@ from genbench.suites.plan import CellForecast
 from genbench.suites.suite import SuiteFields
 from genbench.testbed.evidence import TestbedEvidence, Training
 from genbench.testbed.manifest import TestbedManifest
-from genbench.testbed.plan import ADAPTED, FEATURES, JUDGED, NOISE, TestbedPlan, plan_testbed
+from genbench.testbed.plan import (
+    ADAPTED,
+    FEATURES,
+    JUDGED,
+    NETWORK_JUDGED,
+    NOISE,
+    TestbedPlan,
+    plan_testbed,
+)
 from genbench.testbed.score_record import PracticalRecord, practical_record
 from genbench.testbed.suite import TestbedSuite, read_testbed
 from genbench.testbed.tradeoff_point import TradeOff
@@ -28,7 +36,7 @@ from genbench.testbed.tradeoff_point import TradeOff
 __all__ = ["TestbedKind"]
 
 _WEIGHTS = "final.safetensors"
-_PROBED = frozenset({ADAPTED, FEATURES, JUDGED, NOISE})
+_PROBED = frozenset({ADAPTED, FEATURES, JUDGED, NETWORK_JUDGED, NOISE})
 """Steps whose cells differ so much in size that only a look at each tells how long it takes."""
 
 
@@ -38,14 +46,14 @@ class TestbedKind(Kind):
     __test__ = False  # not a test, whatever pytest makes of its name
 
     noun = "a testbed"
-    tables = ("data", "testbed", "adapt")
+    tables = ("data", "testbed", "adapt", "adaptations")
     manifest = TestbedManifest
     score_type = PracticalRecord
     # Sureness is in standard deviations of a bootstrap, as intervals are.
     tolerances: ClassVar[Mapping[str, float]] = {**INTERVAL_TOLERANCES, "certainty": 5e-3}
 
     def read(self, path: Path, content: Toml, common: SuiteFields) -> TestbedSuite:
-        """Tables [data], [testbed] and [adapt]."""
+        """Tables [data], [testbed], [adapt] and [[adaptations]]."""
         return read_testbed(path, content, common)
 
     def plan(self, suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
@@ -74,7 +82,7 @@ class TestbedKind(Kind):
         cubes, solved = {}, {}
         for name, family in plan.families.items():
             file = store.folder(family.cube.key) / CUBE_FILE
-            cubes[name] = chosen_cube(file, suite.testbed.kappa, family.backbones)
+            cubes[name] = chosen_cube(file, suite.testbed.kappa, family.backbones, suite.adaptation_names)
             solved[name] = msgspec.convert(outcomes[family.tradeoff.key].result, TradeOff)
         # Networks are made on demand: where nothing had to be, the store still knows how they ended.
         stored = {one.label: store.manifest(one.network.key) for one in plan.networks}
@@ -89,13 +97,15 @@ class TestbedKind(Kind):
         """Every testbed has cubes."""
 
     def serves(self, pack: Pack, suite: TestbedSuite) -> bool:
-        """The same in everything, perhaps of fewer backbones."""
-        own, asked = dict(pack.manifest.evidence), suite.plain_content()
+        """The same in everything, perhaps of fewer backbones or adaptations."""
+        own, asked = dict(pack.manifest.evidence), dict(suite.plain_content())
         if "testbed" not in own:
             return False
         own["testbed"] = dict(own["testbed"])
         have, want = set(own["testbed"].pop("backbones")), set(asked["testbed"].pop("backbones"))
-        return want <= have and own == asked and not suite.quick
+        known, wanted = own.pop("adaptations", []), asked.pop("adaptations", [])
+        there = all(one in known for one in wanted) and bool(known) == bool(wanted)
+        return want <= have and there and own == asked and not suite.quick
 
     def packed_evidence(self, suite: TestbedSuite, pack: Pack) -> TestbedEvidence:
         """Cubes out of the pack; their bytes are checked."""
@@ -104,21 +114,23 @@ class TestbedKind(Kind):
         manifest, kappa = pack.read_as(TestbedManifest), suite.testbed.kappa
         shipped = manifest.cubes
         cubes = {
-            family: chosen_cube(pack.file(shipped[family].files[CUBE_FILE]), kappa, backbones)
+            family: chosen_cube(
+                pack.file(shipped[family].files[CUBE_FILE]), kappa, backbones, suite.adaptation_names
+            )
             for family, backbones in suite.families().items()
         }
         training = {
-            name: msgspec.convert(manifest.networks[name].result, Training) for name in suite.backbones
+            one.name: msgspec.convert(manifest.networks[one.name].result, Training) for one in suite.members
         }
         return TestbedEvidence(suite, pack, cubes, training=training)
 
     def weight_hashes(self, pack: Pack, networks: Sequence[str]) -> dict[str, str]:
-        """By backbone."""
+        """By network."""
         entries = pack.read_as(TestbedManifest).networks
         return {name: entries[name].files[_WEIGHTS].sha256 for name in networks}
 
     def fill_pack(self, draft: Draft, plan: TestbedPlan, store: Store) -> None:
-        """Weights and trace per backbone, a cube per family."""
+        """Weights and trace per network, a cube per family."""
         from genbench.testbed.packing import fill_pack
 
         fill_pack(draft, plan, store)

@@ -8,7 +8,7 @@ __all__ = ["TestbedManifest"]
 
 
 class TestbedManifest(Manifest, frozen=True, kw_only=True):
-    """Weights and trace per backbone, a cube per family."""
+    """Weights and trace per network, a cube per family."""
 
     __test__ = False  # not a test, whatever pytest makes of its name
 

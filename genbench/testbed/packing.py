@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,16 @@ from genbench.engine.steps import read_result
 from genbench.engine.store import Store
 from genbench.keys import file_hash
 from genbench.packs.build import Comparison, Draft, packed
+from genbench.packs.manifest import Packed, PackedFile
 from genbench.packs.pack import Pack
 from genbench.testbed.cube_steps import CUBE_FILE
 from genbench.testbed.manifest import TestbedManifest
 from genbench.testbed.plan import IMAGES, NOISE, TestbedPlan
-from genbench.testbed.step_types import ImageResult, NoiseResult
+from genbench.testbed.step_types import TRAINING_FILE, ImageResult, NoiseResult
 
 __all__ = ["CUBE_TOLERANCE", "compare", "fill_pack"]
 
+_STEMS = ("final", "trace", "training")
 CUBE_TOLERANCE = 1e-3
 """How far any statistic of a cube may move on another machine."""
 
@@ -25,20 +28,20 @@ CUBE_TOLERANCE = 1e-3
 def fill_pack(draft: Draft, plan: TestbedPlan, store: Store) -> None:
     """Write the networks and cubes of a finished from-scratch run.
 
-    <backbone>.final.safetensors    adapted weights, fp16
-    <backbone>.trace.safetensors    what adaptation recorded
-    <family>.cube.nc                the cube
+    <network>.final.safetensors       adapted weights, fp16
+    <network>.trace.safetensors       what adaptation recorded
+    <network>.training.safetensors    rows and labels it was trained on, if not all; once for equal ones
+    <family>.cube.nc                  the cube
     """
     noise = next(cell for cell in plan.steps if cell.step == NOISE)
     heldout = next(c for c in plan.steps if c.step == IMAGES and c.inputs["part"] == "heldout")
+    networks = {
+        subject.label: packed(store.folder(subject.network.key), draft.folder, subject.label, _STEMS)
+        for subject in plan.networks
+    }
     draft.parts.update(
         {
-            "networks": {
-                subject.label: packed(
-                    store.folder(subject.network.key), draft.folder, subject.label, ("final", "trace")
-                )
-                for subject in plan.networks
-            },
+            "networks": _once(draft.folder, networks),
             "cubes": {
                 name: packed(store.folder(family.cube.key), draft.folder, name, ("cube",))
                 for name, family in plan.families.items()
@@ -47,6 +50,20 @@ def fill_pack(draft: Draft, plan: TestbedPlan, store: Store) -> None:
             "noise": read_result(store.folder(noise.key), NoiseResult).recipe,
         }
     )
+
+
+def _once(folder: Path, networks: Mapping[str, Packed]) -> dict[str, Packed]:
+    """The same entries, with one file for all networks that were trained on the same rows and labels."""
+    first: dict[str, PackedFile] = {}
+    found = {}
+    for label, entry in networks.items():
+        files = dict(entry.files)
+        if (own := files.get(TRAINING_FILE)) is not None:
+            files[TRAINING_FILE] = first.setdefault(own.sha256, own)
+            if files[TRAINING_FILE] != own:
+                (folder / own.file).unlink()
+        found[label] = Packed(files, entry.result)
+    return found
 
 
 def compare(pack: Pack, plan: TestbedPlan, store: Store) -> list[Comparison]:

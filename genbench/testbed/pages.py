@@ -15,12 +15,14 @@ from genbench.engine.cells import Outcome
 from genbench.scoring.practical import HEADLINE, SLICE_NAMES, SLICES, Part, PracticalScore, WorstPair
 from genbench.suites.pages import NetworkColumn, Pages, Section
 from genbench.suites.result import MeasureResult
+from genbench.testbed.cube import ADAPTATION
 from genbench.testbed.cube_figures import heat_maps, marginal_figure
 from genbench.testbed.error_scatter import ErrorFigure, error_scatter, sign_error_scatter
 from genbench.testbed.site_figures import CubeFigure, ScatterFigure, cube_figures, scatter
 from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
+    import xarray as xr
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
@@ -42,6 +44,8 @@ class FamilySection(Section, frozen=True, kw_only=True):
     """A family on the page of a run."""
 
     models: list[str]
+    note: str
+    """What its numbers are means of, after the models; empty where those are single networks."""
     marginals: Markup
     heat_maps: list[tuple[str, Markup]]
     trade_off: Rows
@@ -107,6 +111,8 @@ class FamilyCubes(Struct, frozen=True, kw_only=True):
 
     name: str
     models: list[str]
+    note: str
+    """What its numbers are means of, after the models; empty where those are single networks."""
     figures: CubeFigure
     trade_off: Rows
     certified: bool
@@ -159,6 +165,10 @@ class TestbedPages(Pages):
         weights = NetworkColumn("weights", lambda n: short_count(known[n].weights), truth=False)
         return [weights, *map(error, SLICES)]
 
+    def note(self, network: str) -> str:
+        """That a network did not reach the loss of the others."""
+        return "unconverged" if network in self.evidence.truth.unconverged else ""
+
     def truth(self, network: str) -> float | None:
         """The mean error over both slices."""
         errors = [self.evidence.known[network].error(name) for name in SLICES]
@@ -203,7 +213,7 @@ class TestbedPages(Pages):
             for pair in score.worst[:_WORST_SHOWN]
         ]
         title = (
-            f"where {result.name} is wrong: {len(score.worst)} of {2 * score.pairs} judgements, the surest "
+            f"where {result.name} is wrong: {score.wrong} of {2 * score.pairs} judgements, the surest "
             "first (sds: standard deviations between the errors)"
         )
         return [Table(list(rows[0]), rows, title, ["its error", "its reading", "error", "reading", "sds"])]
@@ -238,6 +248,7 @@ class TestbedPages(Pages):
                 f"{short_name(str(model))} ({short_count(float(count))})"
                 for model, count in zip(cube["model"].values, cube["weights"].values, strict=True)
             ],
+            note=_of_adaptations(cube),
             marginals=inlined(f"marginals of {name}", marginal_figure, cube, point),
             heat_maps=[
                 (label, inlined(f"{label} of {name}", heat_maps, cube, statistic, point))
@@ -270,6 +281,7 @@ class TestbedPages(Pages):
                 FamilyCubes(
                     name=name,
                     models=figures.models,
+                    note=_of_adaptations(cube),
                     figures=figures,
                     trade_off=[
                         *_bounds(point),
@@ -337,7 +349,7 @@ def _told(result: MeasureResult) -> Told:
     wrong, score = _wrong(result), result.score
     parts = [] if score is None else score.parts
     return Told(
-        wrong=len(wrong),
+        wrong=0 if score is None else score.wrong,
         judgements=sum(part.pairs for part in parts if part.statistic == HEADLINE),
         worst=[_explained(result, pair) for pair in wrong[:_WORST_TOLD]],
         parts=[ShownPart(part, SLICE_NAMES[part.slice], _STATISTICS[part.statistic]) for part in parts],
@@ -360,6 +372,11 @@ def _explained(result: MeasureResult, pair: WorstPair) -> ToldPair:
         f"{pair.error_worse:.3f}), but {result.name} reads {first} for {better} and {second} for {worse}.",
         certainty=f"{pair.certainty:.1f}",
     )
+
+
+def _of_adaptations(cube: xr.Dataset) -> str:
+    """What the numbers of a cube are means of, where that is not one network of each model."""
+    return f"; means over {cube.sizes[ADAPTATION]} adaptations of each" if ADAPTATION in cube.dims else ""
 
 
 def _bounds(point: TradeOff) -> Rows:

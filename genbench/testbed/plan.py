@@ -4,7 +4,8 @@
             └─> adapted ─> features ┴─> evidence ─> cube ─> tradeoff
                    └─> readings
 
-With an evidence pack, networks and cubes come out of the pack and everything before them falls away.
+Of networks that are one of several adaptations of a backbone, features are not stored: their evidence is one
+cell. With an evidence pack, networks and cubes come out of the pack and everything before them falls away.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.keys import derive_seed, file_hash
@@ -27,10 +29,11 @@ from genbench.testbed.step_types import (
     FeatureInputs,
     ImageInputs,
     JudgeInputs,
+    NetworkJudgeInputs,
     NoiseInputs,
     TradeOffInputs,
 )
-from genbench.testbed.suite import TestbedSuite
+from genbench.testbed.suite import TestbedNetwork, TestbedSuite
 
 __all__ = ["Family", "TestbedPlan", "plan_testbed"]
 
@@ -39,6 +42,9 @@ NOISE = Step("noise", "genbench.testbed.steps:degraded_images", "degrade images"
 ADAPTED = Step("adapted", "genbench.testbed.steps:adapted_network", "adapt backbone")
 FEATURES = Step("features", "genbench.testbed.steps:features", "extract features", autocasts=True)
 JUDGED = Step("testbed_evidence", "genbench.testbed.steps:judge_backbone", "fit heads, judge")
+NETWORK_JUDGED = Step(
+    "network_evidence", "genbench.testbed.steps:judge_network", "features, heads, judge", autocasts=True
+)
 CUBE = Step("cube", "genbench.testbed.cube_steps:cube", "make cube")
 TRADE_OFF = Step("tradeoff", "genbench.testbed.cube_steps:trade_off_point", "trade-off point", seconds=2.0)
 
@@ -86,7 +92,7 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
     images = _image_cells(suite)
     if pack is not None:
         return _from_pack(suite, pack, images["seen"])
-    networks = {name: _network(suite, name, images["seen"]) for name in suite.backbones}
+    networks = {one.name: _network(suite, one, images["seen"]) for one in suite.members}
     noise = make_cell(
         NOISE,
         f"degrade images by {suite.testbed.degradation}",
@@ -102,12 +108,13 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
     )
     steps = [*images.values(), noise]
     evidence = {}
-    for name, network in networks.items():
-        features, judged = _evidence(suite, name, network, noise, images)
+    for one in suite.members:
+        features, judged = _evidence(suite, one, networks[one.name], noise, images)
         steps += [*features, judged]
-        evidence[name] = judged
+        evidence[one.name] = judged
     families = {}
     for family, members in suite.families().items():
+        judged_members = {one.name: evidence[one.name] for one in suite.members if one.backbone in members}
         cube = make_cell(
             CUBE,
             f"cube of {family}",
@@ -117,19 +124,19 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
                 quick=suite.quick,
                 family=family,
                 backbones=members,
+                adaptations=suite.adaptation_names,
                 seen=suite.data.seen,
                 zero_shot=suite.testbed.zero_shot,
                 ssim=suite.testbed.ssim,
                 dataset=suite.data.dataset,
                 settings=dict(suite.content()),
             ),
-            {**{name: evidence[name] for name in members}, "heldout": images["heldout"], "noise": noise},
+            {**judged_members, "heldout": images["heldout"], "noise": noise},
         )
         families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
-    subjects = [_subject(name, networks[name]) for name in suite.backbones]
     return TestbedPlan(
         training_data=images["seen"],
-        networks=subjects,
+        networks=[_subject(one, networks[one.name]) for one in suite.members],
         families=families,
         steps=steps,
         missing=tuple(_missing(suite)),
@@ -148,9 +155,12 @@ def _missing(suite: TestbedSuite) -> Iterator[str]:
             yield f"backbone {name}: {found.detail}"
 
 
-def _subject(name: str, network: Cell) -> NetworkCells:
-    entry, _ = load_registry().resolve("backbones", name)
-    return NetworkCells(name, {"family": entry.item.family, "backbone": name}, network)
+def _subject(one: TestbedNetwork, network: Cell) -> NetworkCells:
+    entry, _ = load_registry().resolve("backbones", one.backbone)
+    about = {"family": entry.item.family, "backbone": one.backbone}
+    if one.adaptation is not None:
+        about |= {"adaptation": one.adaptation.name, **one.adaptation.settings()}
+    return NetworkCells(one.name, about, network)
 
 
 def _image_cells(suite: TestbedSuite) -> dict[str, Cell]:
@@ -183,23 +193,27 @@ def _image_cells(suite: TestbedSuite) -> dict[str, Cell]:
     return cells
 
 
-def _network(suite: TestbedSuite, name: str, training: Cell) -> Cell:
-    entry, argument = load_registry().resolve("backbones", name)
+def _network(suite: TestbedSuite, one: TestbedNetwork, training: Cell) -> Cell:
+    entry, argument = load_registry().resolve("backbones", one.backbone)
     available = entry.item.available(BackboneRequest(argument=argument))
-    settings = dict(suite.adapt.given())
+    settings = dict(suite.adapted(one).given())
     seed = settings.pop("seed")
+    # Adaptations are runs of their own, which differ in more than their settings.
+    own = [seed] if one.adaptation is None else [seed, one.adaptation.name]
+    if settings.get("train_share", 1) < 1 or settings.get("label_noise", 0) > 0:
+        settings["subset_seed"] = derive_seed("training set", seed)
     return make_cell(
         ADAPTED,
-        f"adapt {name}",
+        f"adapt {one.name}",
         AdaptInputs(
             step=_VERSION,
-            backbone=name,
+            backbone=one.backbone,
             backbone_version=entry.item.version,
             content=_fingerprint(available),
             classes=suite.data.seen,
             **settings,
-            seed=derive_seed("order", seed),
-            head_seed=derive_seed("head", seed),
+            seed=derive_seed("order", *own),
+            head_seed=derive_seed("head", *own),
         ),
         {"training": training},
         on_demand=True,
@@ -207,47 +221,46 @@ def _network(suite: TestbedSuite, name: str, training: Cell) -> Cell:
 
 
 def _evidence(
-    suite: TestbedSuite, name: str, network: Cell, noise: Cell, images: Mapping[str, Cell]
+    suite: TestbedSuite, one: TestbedNetwork, network: Cell, noise: Cell, images: Mapping[str, Cell]
 ) -> tuple[list[Cell], Cell]:
-    """Features of one backbone, and its evidence."""
+    """Cells with features of one adapted backbone, if they are stored, and its evidence."""
     training = {part: images[part] for part in ("seen", "unseen")}
+    table = suite.testbed
+    asked: dict[str, Any] = {
+        "step": _VERSION,
+        "backbone": one.backbone,
+        "seen": suite.data.seen,
+        "levels": table.ssim,
+        "zero_shot": table.zero_shot,
+        "unseen_head": table.unseen_head,
+        "prototype_images": table.prototype_images,
+        "penalty": table.penalty,
+        "kappa_threshold": table.kappa_threshold,
+    }
+    label = f"heads and evidence of {one.name}"
+    read = {"network": network, "heldout": images["heldout"], **training}
+    if one.adaptation is not None:
+        whole = NetworkJudgeInputs(**asked)
+        return [], make_cell(NETWORK_JUDGED, label, whole, {**read, "noise": noise}, on_demand=True)
     parents = {
         "training_features": make_cell(
             FEATURES,
-            f"training features of {name}",
-            FeatureInputs(step=_VERSION, backbone=name, level=None),
+            f"training features of {one.name}",
+            FeatureInputs(step=_VERSION, backbone=one.backbone, level=None),
             {"network": network, **training},
             on_demand=True,
         )
     }
-    for level in suite.testbed.ssim:
+    for level in table.ssim:
         parents[f"features {level:g}"] = make_cell(
             FEATURES,
-            f"features of {name} at SSIM {level:g}",
-            FeatureInputs(step=_VERSION, backbone=name, level=level),
+            f"features of {one.name} at SSIM {level:g}",
+            FeatureInputs(step=_VERSION, backbone=one.backbone, level=level),
             {"network": network, "noise": noise},
             on_demand=True,
         )
-    features = list(parents.values())
-    table = suite.testbed
-    judged = make_cell(
-        JUDGED,
-        f"heads and evidence of {name}",
-        JudgeInputs(
-            step=_VERSION,
-            backbone=name,
-            seen=suite.data.seen,
-            levels=table.ssim,
-            zero_shot=table.zero_shot,
-            unseen_head=table.unseen_head,
-            prototype_images=table.prototype_images,
-            penalty=table.penalty,
-            kappa_threshold=table.kappa_threshold,
-        ),
-        {**parents, "network": network, "heldout": images["heldout"], **training},
-        on_demand=True,
-    )
-    return features, judged
+    judged = make_cell(JUDGED, label, JudgeInputs(**asked), {**parents, **read}, on_demand=True)
+    return list(parents.values()), judged
 
 
 def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cell) -> Cell:
@@ -260,6 +273,7 @@ def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cel
             scales="normalised",
             weights=(1.0, 1.0, 1.0),
             backbones=backbones,
+            adaptations=suite.adaptation_names,
         ),
         {"cube": cube},
     )
@@ -267,14 +281,14 @@ def _trade_off(suite: TestbedSuite, family: str, backbones: list[str], cube: Cel
 
 def _from_pack(suite: TestbedSuite, pack: Pack, training: Cell) -> TestbedPlan:
     shipped = pack.read_as(TestbedManifest)
-    networks = {
-        name: unpacked_cell(pack, name, shipped.networks[name], on_demand=True) for name in suite.backbones
-    }
+    subjects = [
+        _subject(one, unpacked_cell(pack, one.name, shipped.networks[one.name], on_demand=True))
+        for one in suite.members
+    ]
     families = {}
     for family, members in suite.families().items():
         cube = unpacked_cell(pack, family, shipped.cubes[family])
         families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
-    subjects = [_subject(name, networks[name]) for name in suite.backbones]
     return TestbedPlan(training_data=training, networks=subjects, families=families, steps=[], pack=pack)
 
 

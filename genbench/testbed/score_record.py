@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET, UnsetType
+
 from genbench.scoring.practical import PracticalScore
 from genbench.suites.record_types import Count, RecordPart, Share, Text
 
@@ -49,11 +51,18 @@ class PracticalRecord(RecordPart, frozen=True):
     parts: list[PartRecord]
     """By family, slice and statistic."""
     worst: list[PairRecord]
-    """Wrongly ordered pairs, the surest first."""
+    """Wrongly ordered pairs, the surest first, at most a hundred."""
+    wrong: Count | UnsetType = UNSET
+    """How many there are, where backbones are adapted in several ways."""
+    across_sizes: Share | UnsetType = UNSET
+    """Over pairs of different backbones; where backbones are adapted in several ways."""
+    equal_size: Share | UnsetType = UNSET
+    """Over pairs of adaptations of one backbone."""
 
 
 def practical_record(score: PracticalScore) -> PracticalRecord:
     """A score as a record keeps it: without its resamples."""
+    several = score.across_sizes is not None or score.equal_size is not None
     return PracticalRecord(
         value=score.value,
         low=score.low,
@@ -63,4 +72,7 @@ def practical_record(score: PracticalScore) -> PracticalRecord:
         dropped=score.dropped,
         parts=[PartRecord(**vars(part)) for part in score.parts],
         worst=[PairRecord(**vars(pair)) for pair in score.worst],
+        wrong=score.wrong if several else UNSET,
+        across_sizes=UNSET if score.across_sizes is None else score.across_sizes,
+        equal_size=UNSET if score.equal_size is None else score.equal_size,
     )

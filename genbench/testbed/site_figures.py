@@ -117,6 +117,9 @@ def cube_figures(cube: xr.Dataset, point: TradeOff) -> CubeFigure:
     """The cube of a family: heat maps of six statistics per model, and the marginals, with the star."""
     import numpy as np
 
+    from genbench.testbed.cube import over_adaptations
+
+    mean = over_adaptations(cube)
     models = [str(model) for model in cube["model"].values]
     starred = int(np.abs(cube["weights"].values - point.model_size).argmin())
     return CubeFigure(
@@ -127,7 +130,7 @@ def cube_figures(cube: xr.Dataset, point: TradeOff) -> CubeFigure:
             for model, count in zip(models, cube["weights"].values, strict=True)
         ],
         maps={
-            label: [_list(one, 3) for one in cube[name].transpose("model", "zero_shot", "ssim").values]
+            label: [_list(one, 3) for one in mean[name].transpose("model", "zero_shot", "ssim").values]
             for name, label in STATISTIC_NAMES.items()
         },
         star=MapStar(starred, point.ssim, point.zero_shot),

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 __all__ = [
+    "TRAINING_FILE",
     "AdaptInputs",
     "AdaptationRecipe",
     "AdaptedResult",
@@ -22,11 +23,16 @@ __all__ = [
     "ImageResult",
     "JudgeInputs",
     "JudgedResult",
+    "NetworkJudgeInputs",
     "NoiseInputs",
     "NoiseLevel",
     "NoiseResult",
     "TradeOffInputs",
 ]
+
+
+TRAINING_FILE = "training.safetensors"
+"""Of an adapted network: rows and labels that it was trained on, where those are not all."""
 
 
 class Inputs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,8 +99,11 @@ class NoiseResult(Result, frozen=True, kw_only=True):
     recipe: list[NoiseLevel]
 
 
-class AdaptationRecipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to adapt; the table [adapt] of a suite."""
+class AdaptationRecipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How to adapt; the table [adapt] of a suite, as one of its [[adaptations]] may change it.
+
+    Fields with a default were added later; they stand in keys only where they are not that.
+    """
 
     method: str
     """`finetune` trains everything, `frozen` the head alone."""
@@ -106,14 +115,19 @@ class AdaptationRecipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     head_learning_rate: float
     weight_decay: float
     stop_loss: float
-    """Training ends when an epoch's mean training loss is at most this."""
+    """Training ends when the training loss is at most this."""
     patience: int
     """Training ends when that loss has not fallen for so many epochs."""
     seed: int
-    """Of the order of batches."""
+    """Of the order of batches, and of how they are augmented."""
+    stop: str = "training"
+    """Which loss: `training`, the mean of an epoch's batches as they were trained on; `evaluation`, that of
+    all training images in evaluation mode, and training then ends where the loss is `stop_loss`."""
+    augmentation: str = "none"
+    """`shift` turns and moves every image of a batch a little."""
 
 
-class AdaptInputs(AdaptationRecipe, frozen=True, kw_only=True):
+class AdaptInputs(AdaptationRecipe, frozen=True, kw_only=True, omit_defaults=True):
     """A backbone, and how it is adapted."""
 
     step: int
@@ -123,9 +137,13 @@ class AdaptInputs(AdaptationRecipe, frozen=True, kw_only=True):
     """What tells the weights found on this machine from others."""
     classes: int
     head_seed: int
+    train_share: float = 1.0
+    label_noise: float = 0.0
+    subset_seed: int = 0
+    """Of which images and which wrong labels; the same for all adaptations, so that shares are nested."""
 
 
-class AdaptedResult(Result, frozen=True, kw_only=True):
+class AdaptedResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     """An adapted network, and how its training went."""
 
     backbone: str
@@ -137,6 +155,9 @@ class AdaptedResult(Result, frozen=True, kw_only=True):
     epochs: int
     train_loss: float
     train_accuracy: float
+    """Both on the images and with the labels that it was trained on."""
+    converged: bool | None = None
+    """Whether it reached its loss, where that was asked of it; None where training may just end."""
 
 
 class FeatureInputs(Inputs, frozen=True, kw_only=True, omit_defaults=True):
@@ -168,19 +189,30 @@ class JudgeInputs(Inputs, frozen=True, kw_only=True):
     kappa_threshold: float
 
 
-class JudgedResult(Result, frozen=True, kw_only=True):
+class NetworkJudgeInputs(JudgeInputs, frozen=True, kw_only=True, omit_defaults=True):
+    """The same for features that are taken on the spot."""
+
+    autocast: bool = False
+    """As of `FeatureInputs`."""
+
+
+class JudgedResult(Result, frozen=True, kw_only=True, omit_defaults=True):
     """Of a judged backbone."""
 
     weights: int
+    converged: bool | None = None
+    """As its adaptation says."""
 
 
-class CubeInputs(Inputs, frozen=True, kw_only=True):
+class CubeInputs(Inputs, frozen=True, kw_only=True, omit_defaults=True):
     """The axes of a family's cube, and where they come from."""
 
     suite: str
     quick: bool
     family: str
     backbones: list[str]
+    adaptations: list[str] = []
+    """Of every backbone; none where each is adapted once, and the cube has no such axis."""
     seen: int
     zero_shot: list[int]
     ssim: list[float]
@@ -196,7 +228,7 @@ class CubeResult(Result, frozen=True, kw_only=True):
     models: int
 
 
-class TradeOffInputs(Inputs, frozen=True, kw_only=True):
+class TradeOffInputs(Inputs, frozen=True, kw_only=True, omit_defaults=True):
     """Which trade-off point of a cube."""
 
     kappa: str
@@ -204,3 +236,4 @@ class TradeOffInputs(Inputs, frozen=True, kw_only=True):
     weights: tuple[float, float, float]
     backbones: list[str]
     """A pack's cube may hold more models than were asked for."""
+    adaptations: list[str] = []

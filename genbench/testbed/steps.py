@@ -23,10 +23,13 @@ from genbench.plugin.registry import load_registry
 from genbench.subject.inputs import Inputs, Rows
 from genbench.subject.subject import TrainedNetwork
 from genbench.testbed.adaptation import AdaptedNetwork, adapt, read_state, rounded_state
+from genbench.testbed.batches import BATCH, fixed_batch
 from genbench.testbed.degradations.calibrate import calibrate, degrade
 from genbench.testbed.images import chosen_images, chosen_rows, load_data, turned, turns
 from genbench.testbed.judged import judge
+from genbench.testbed.loss_target import evaluation_logits
 from genbench.testbed.step_types import (
+    TRAINING_FILE,
     AdaptedResult,
     AdaptInputs,
     FeatureInputs,
@@ -35,10 +38,12 @@ from genbench.testbed.step_types import (
     ImageResult,
     JudgedResult,
     JudgeInputs,
+    NetworkJudgeInputs,
     NoiseInputs,
     NoiseLevel,
     NoiseResult,
 )
+from genbench.testbed.training_set import chosen_training_set
 from genbench.zoo.features import extract_features
 from genbench.zoo.loaded import LoadedBackbone
 
@@ -48,15 +53,14 @@ __all__ = [
     "features",
     "images",
     "judge_backbone",
+    "judge_network",
     "load_subject",
     "warm",
 ]
 
 _IMAGES = "images.safetensors"
-_BATCH = 64
-"""Images at a time."""
-_VALUES = 2**22
-"""Values of a forward pass, at most: 16 images of 224 pixels."""
+_REACHED = 1.05
+"""How many times its target the loss of a converged network may be, once its weights are rounded."""
 _NOISE_TRAINING = 3000
 """Training images that a degradation may learn from, at most."""
 
@@ -112,7 +116,7 @@ def degraded_images(inputs: NoiseInputs, parents: Mapping[str, Path], out: Path)
     found = calibrate(dials, heldout, inputs.levels, method=method.name)
     for level, setting in found.items():
         # The pixels of a batch do not depend on what else is in it.
-        batches = torch.arange(len(heldout), device="cpu").split(_BATCH)
+        batches = torch.arange(len(heldout), device="cpu").split(BATCH)
         degraded = (degrade(setting.dial, setting.strength, heldout[part], part) for part in batches)
         write_rows(out / f"{level:g}.safetensors", "images", degraded, len(heldout))
     fitted = {
@@ -135,17 +139,30 @@ def degraded_images(inputs: NoiseInputs, parents: Mapping[str, Path], out: Path)
 
 
 def adapted_network(inputs: AdaptInputs, parents: Mapping[str, Path], out: Path) -> AdaptedResult:
-    """One backbone adapted to the seen classes; its weights in fp16 and the trace of its training."""
+    """One backbone adapted to the seen classes; its weights in fp16 and the trace of its training.
+
+    Beside them, where it was trained on less than all images or on wrong labels, what it was trained on.
+    """
     device = compute_device()
     backbone = _backbone(inputs.backbone)
     labels = _labels(parents["training"])
     network = AdaptedNetwork(backbone.module, backbone.feature_width, inputs.classes, inputs.head_seed)
     network.to(device)
     training = Inputs(_pixels(parents["training"]), backbone.preprocess, device=device)
+    if inputs.train_share < 1 or inputs.label_noise > 0:
+        rows, labels = chosen_training_set(
+            labels,
+            share=inputs.train_share,
+            noise=inputs.label_noise,
+            classes=inputs.classes,
+            seed=inputs.subset_seed,
+        )
+        save_file({"rows": rows.to(torch.int32), "labels": labels.to(torch.int32)}, out / TRAINING_FILE)
+        training = training.chosen(rows)
     trace = adapt(network, training, labels, inputs)
     network.load_state_dict(read_state(rounded_state(network)))
-    with torch.inference_mode():
-        logits = torch.cat([network(part).cpu() for part in training.split(_fixed_batch(training))])
+    logits = evaluation_logits(network, training)
+    loss = float(torch.nn.functional.cross_entropy(logits, labels))
     save_file(rounded_state(network), out / "final.safetensors")
     save_file(trace.tensors(), out / "trace.safetensors")
     return AdaptedResult(
@@ -156,31 +173,68 @@ def adapted_network(inputs: AdaptInputs, parents: Mapping[str, Path], out: Path)
         weights=backbone.weight_count,
         pretrained_hash=backbone.weights_hash,
         epochs=len(trace.loss),
-        train_loss=float(torch.nn.functional.cross_entropy(logits, labels)),
+        train_loss=loss,
         train_accuracy=float((logits.argmax(dim=1) == labels).double().mean()),
+        converged=None if inputs.stop == "training" else loss <= _REACHED * inputs.stop_loss,
     )
 
 
 def features(inputs: FeatureInputs, parents: Mapping[str, Path], out: Path) -> FeatureResult:
     """Features of an adapted backbone: of all training images, or of held-out images at one SSIM level."""
+    pixels = _training_pixels(parents) if inputs.level is None else _level_pixels(parents, inputs.level)
     backbone, network = _adapted(parents["network"])
-    if inputs.level is None:
-        pixels: Rows = Joined([_pixels(parents["seen"]), _pixels(parents["unseen"])])
-    else:
-        pixels = RowFile(parents["noise"] / f"{inputs.level:g}.safetensors", "images")
-    device = compute_device()
-    tower = replace(backbone, module=network.backbone.eval().to(device), encode_text=None)
-    size = _fixed_batch(Inputs(pixels, backbone.preprocess))
+    found = _features(backbone, network, pixels)
     with autocast():
-        found = extract_features(tower, pixels, size, device)
         write_rows(out / "features.safetensors", "features", found, len(pixels))
     return FeatureResult(images=len(pixels))
 
 
 def judge_backbone(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) -> JudgedResult:
-    """What one adapted backbone did in every cell of its family's cube."""
-    heldout_labels = _labels(parents["heldout"])
-    training_labels = torch.cat([_labels(parents[part]) for part in ("seen", "unseen")])
+    """What one adapted backbone did in every cell of its family's cube, from stored features."""
+
+    def stored(name: str) -> Tensor:
+        return load_file(parents[name] / "features.safetensors")["features"]
+
+    levels = [stored(f"features {level:g}") for level in inputs.levels]
+    return _judged(inputs, parents, stored("training_features"), levels, out)
+
+
+def judge_network(inputs: NetworkJudgeInputs, parents: Mapping[str, Path], out: Path) -> JudgedResult:
+    """The same, with features that are taken here and not stored.
+
+    Of a suite with many networks of each backbone they would fill a disk (50 MB a network on glyphs), and
+    another suite seldom has use for them.
+    """
+    backbone, network = _adapted(parents["network"])
+    with autocast():
+        training, *levels = (
+            torch.cat(list(_features(backbone, network, pixels)))
+            for pixels in (
+                _training_pixels(parents),
+                *(_level_pixels(parents, level) for level in inputs.levels),
+            )
+        )
+    return _judged(inputs, parents, training, levels, out)
+
+
+def _training_pixels(parents: Mapping[str, Path]) -> Rows:
+    return Joined([_pixels(parents["seen"]), _pixels(parents["unseen"])])
+
+
+def _level_pixels(parents: Mapping[str, Path], level: float) -> Rows:
+    return RowFile(parents["noise"] / f"{level:g}.safetensors", "images")
+
+
+def _features(backbone: LoadedBackbone, network: AdaptedNetwork, pixels: Rows) -> Iterator[Tensor]:
+    device = compute_device()
+    tower = replace(backbone, module=network.backbone.eval().to(device), encode_text=None)
+    size = fixed_batch(Inputs(pixels, backbone.preprocess))
+    return extract_features(tower, pixels, size, device)
+
+
+def _judged(
+    inputs: JudgeInputs, parents: Mapping[str, Path], training: Tensor, heldout: list[Tensor], out: Path
+) -> JudgedResult:
     names = read_result(parents["heldout"], ImageResult).class_names
     text = None
     if inputs.unseen_head == "text":
@@ -189,13 +243,10 @@ def judge_backbone(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) 
             raise UserError(f"{backbone.name} has no text tower; use testbed.unseen_head = 'probe'")
         text = backbone.encode_text([backbone.prompt.format(name=name) for name in names])
     found = judge(
-        training=load_file(parents["training_features"] / "features.safetensors")["features"],
-        training_labels=training_labels,
-        heldout=[
-            load_file(parents[f"features {level:g}"] / "features.safetensors")["features"]
-            for level in inputs.levels
-        ],
-        heldout_labels=heldout_labels,
+        training=training,
+        training_labels=torch.cat([_labels(parents[part]) for part in ("seen", "unseen")]),
+        heldout=heldout,
+        heldout_labels=_labels(parents["heldout"]),
         seen=inputs.seen,
         zero_shot=inputs.zero_shot,
         penalty=inputs.penalty,
@@ -205,19 +256,24 @@ def judge_backbone(inputs: JudgeInputs, parents: Mapping[str, Path], out: Path) 
         text=text,
     )
     save_file(found, out / "evidence.safetensors")
-    return JudgedResult(weights=read_result(parents["network"], AdaptedResult).weights)
+    network = read_result(parents["network"], AdaptedResult)
+    return JudgedResult(weights=network.weights, converged=network.converged)
 
 
 def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
-    """The originals of a subject: adapted, as its adaptation began, and the seen classes' training set."""
+    """The originals of a subject: adapted, as its adaptation began, and the images it was trained on."""
     backbone, adapted = _adapted(network)
     result = read_result(network, AdaptedResult)
+    inputs, labels = Inputs(_pixels(training), backbone.preprocess), _labels(training)
+    if (network / TRAINING_FILE).exists():
+        own = load_file(network / TRAINING_FILE)
+        inputs, labels = inputs.chosen(own["rows"].long()), own["labels"].long()
     return TrainedNetwork(
         name=name,
         final=adapted.eval(),
-        initial=lambda: _network(_backbone(name), result).eval(),
-        inputs=Inputs(_pixels(training), backbone.preprocess),
-        labels=_labels(training),
+        initial=lambda: _network(_backbone(result.backbone), result).eval(),
+        inputs=inputs,
+        labels=labels,
         classes=result.classes,
         hyperparameters={"weights": result.weights},
         recorded=lambda: read_state(load_file(network / "trace.safetensors")),
@@ -246,14 +302,6 @@ def _adapted(folder: Path) -> tuple[LoadedBackbone, AdaptedNetwork]:
     network = _network(backbone, result)
     network.load_state_dict(read_state(load_file(folder / "final.safetensors")))
     return backbone, network
-
-
-def _fixed_batch(images: Inputs) -> int:
-    """Images in a forward pass: a function of their size alone, as another could change the last bit."""
-    size = _BATCH
-    while size > 1 and size * images.shape[1:].numel() > _VALUES:
-        size //= 2
-    return size
 
 
 def _pixels(folder: Path) -> RowFile:

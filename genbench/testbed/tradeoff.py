@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from genbench.errors import UserError
-from genbench.testbed.cube import AXES, DIMS, STATISTICS, check_cube, marginals
+from genbench.testbed.cube import AXES, DIMS, STATISTICS, check_cube, marginals, over_adaptations
 from genbench.testbed.tradeoff_point import TOLERANCE, TradeOff, relative_gap
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def trade_off(
     cannot run, or ends more than `TOLERANCE` above the scan, SciPy solves the same boxes and `reason` says
     why.
     """
-    cube = check_cube(cube)
+    cube = over_adaptations(check_cube(cube))
     objective = _make_objective(cube, scales, weights)
     starts = _promising(objective)
     best_scanned, scanned, scanned_points = _brute_force(objective)

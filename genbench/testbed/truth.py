@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from genbench.errors import UserError
 from genbench.scoring.practical import RESAMPLES, STATISTICS, PracticalTruth, Slice
-from genbench.testbed.cube import summaries
+from genbench.testbed.cube import network_cube, summaries
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,14 +24,19 @@ __all__ = ["practical_truth"]
 
 Array = NDArray[np.float64]
 
+_RIGHT = {"zero_shot": "right_robustness", "ssim": "right_zero_shot"}
+"""Axis whose one level makes a slice, to what says which of its images were right, in cubes that know it of
+the slices alone."""
+
 
 def practical_truth(
     cubes: Mapping[str, xr.Dataset], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> PracticalTruth:
-    """From the cube of every family; each must hold `right` and `image_class`."""
+    """From the cube of every family; each must say which images were right, and hold `image_class`."""
     slices = {}
+    cubes = {family: network_cube(cube) for family, cube in cubes.items()}
     for family, cube in cubes.items():
-        if "right" not in cube or "image_class" not in cube.coords:
+        if not {"right", *_RIGHT.values()} & set(cube) or "image_class" not in cube.coords:
             raise UserError(
                 f"the cube of {family} does not say which images were classified right, so no interval "
                 "can be given; build it with `genbench run --from-scratch`"
@@ -46,6 +51,19 @@ def practical_truth(
             for model, count in zip(cube["model"].values, cube["weights"].values, strict=True)
         },
         slices=slices,
+        backbones={
+            str(model): str(backbone)
+            for cube in cubes.values()
+            if "backbone" in cube.coords
+            for model, backbone in zip(cube["model"].values, cube["backbone"].values, strict=True)
+        },
+        unconverged=frozenset(
+            str(model)
+            for cube in cubes.values()
+            if "converged" in cube.coords
+            for model, converged in zip(cube["model"].values, cube["converged"].values, strict=True)
+            if not converged
+        ),
     )
 
 
@@ -57,7 +75,8 @@ def _slice(cube: xr.Dataset, where: Mapping[str, float], resamples: int, seed: i
         raise UserError(f"the cube has no level {axis} = {level:g}, where one of its two slices lies")
     other = "ssim" if axis == "zero_shot" else "zero_shot"
     part = cube.isel({axis: int(found[0])})
-    wrong = 1 - part["right"].transpose(other, "model", "image").values.astype(np.float32)
+    right = part["right"] if "right" in part else cube[_RIGHT[axis]]
+    wrong = 1 - right.transpose(other, "model", "image").values.astype(np.float32)
     labels = np.asarray(cube["image_class"].values, dtype=np.int64)
     # A class is part of a cell where its error is a number.
     present = np.isfinite(part["error"].isel(model=0).transpose(other, "class").values)
