@@ -190,6 +190,12 @@ def test_a_frozen_backbone_keeps_every_bit() -> None:
     assert not torch.equal(network.head.weight, head)
 
 
+def test_a_training_set_of_one_batch_is_adapted_to() -> None:
+    network, images, labels = small_task()
+    trace = adapt(network, images, labels, replace(RECIPE, epochs=12, batch_size=len(labels), patience=12))
+    assert trace.loss[-1] < trace.loss[0]
+
+
 def test_training_stops_early_on_its_loss() -> None:
     network, images, labels = small_task()
     trace = adapt(network, images, labels, replace(RECIPE, epochs=40, stop_loss=0.5))

@@ -81,7 +81,8 @@ def adapt(network: AdaptedNetwork, images: Inputs, labels: Tensor, recipe: Adapt
         optimizer,
         max_lr=rates,
         total_steps=recipe.epochs * batches_per_epoch,
-        pct_start=min(0.3, 1 / recipe.epochs),
+        # A warm-up of one step would have no length, which torch divides by.
+        pct_start=min(0.3, max(2, batches_per_epoch) / batches_per_epoch / recipe.epochs),
         cycle_momentum=False,
     )
     generator = torch.Generator("cpu").manual_seed(recipe.seed)
