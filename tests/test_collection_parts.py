@@ -24,6 +24,7 @@ from safetensors.torch import load_file, save_file
 
 from genbench.collection.network_rows import Truth, read_rows
 from genbench.collection.pages import _doubt
+from genbench.population.evidence import NetworkFacts
 from genbench.collection.steps import load_network
 from genbench.collection.training_data import prepared_images
 from genbench.collection.weight_files import read_weights
@@ -211,7 +212,7 @@ def test_pages_call_an_error_an_error(suite, run) -> None:
     ],
 )
 def test_images_in_another_form_are_noticed(found: dict[str, float], expected: str) -> None:
-    said = _doubt("net", {"tried": 40, "tried_accuracy": 0.3, **found})
+    said = _doubt("net", NetworkFacts(tried=40, tried_accuracy=0.3, **found))
     assert said == (f"net gets 30% of its first 40 training images right, {expected}" if expected else "")
 
 

@@ -298,14 +298,21 @@ def test_nothing_held_out_can_be_reached(tmp_path, data) -> None:
 
     held = DATASET.load(DataRequest()).heldout
     mean, std = trained["mean"], trained["std"]
-    heldout_rows = {((image.float() / 255 - mean) / std).numpy().tobytes() for image in held.images}
-    training_rows = {image.numpy().tobytes() for image in loaded.inputs}
+
+    def forms(image: torch.Tensor) -> set[bytes]:
+        """As bytes, which is how they are kept, and as the network takes them."""
+        return {image.numpy().tobytes(), ((image.float() / 255 - mean) / std).numpy().tobytes()}
+
+    heldout_rows = set().union(*map(forms, held.images))
+    seen = DATASET.load(DataRequest()).train.images
+    taken = {image.numpy().tobytes() for image in loaded.inputs}
+    training_rows = set().union(*(forms(image) for image in seen if forms(image) & taken))
     # Digits holds a few exact duplicates; what counts is that nothing but training images is there.
     reached = set()
     for tensor in _reachable_tensors(subject):
         if tensor.ndim == 4 and tensor.shape[1:] == (1, 8, 8):
             reached |= {image.numpy().tobytes() for image in tensor}
-    assert training_rows <= reached
+    assert len(reached & training_rows) >= len(taken) > 0
     assert not (reached - training_rows) & heldout_rows
 
 
