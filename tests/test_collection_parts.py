@@ -24,7 +24,6 @@ from safetensors.torch import load_file, save_file
 
 from genbench.collection.network_rows import Truth, read_rows
 from genbench.collection.pages import _doubt
-from genbench.population.evidence import NetworkFacts
 from genbench.collection.steps import load_network
 from genbench.collection.training_data import prepared_images
 from genbench.collection.weight_files import read_weights
@@ -33,6 +32,7 @@ from genbench.engine.store import _write_sealed
 from genbench.errors import UserError
 from genbench.plugin.offers import DataRequest
 from genbench.plugin.registry import find_measure, load_registry
+from genbench.population.evidence import NetworkFacts
 from genbench.run.plan import make_plan
 from genbench.suites import load_suite
 
