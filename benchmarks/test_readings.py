@@ -124,7 +124,8 @@ def test_all_measures_cost_little_more_than_themselves(tmp_path: Path, benchmark
 
     def whole(seeds: str) -> float:
         (tmp_path / "some.toml").write_text(SUITE.replace("SEEDS", seeds))
-        store = ("--suite", "some.toml", "--jobs", "1", "--store", f"store{len(seeds)}")
+        # One thread, as a worker beside others has it and the bare calls have.
+        store = ("--suite", "some.toml", "--jobs", "1", "--threads", "1", "--store", f"store{len(seeds)}")
         seconds(tmp_path, "run", "--measure", "params", *store)  # images and networks
         took = seconds(tmp_path, "run", *chosen, *store)
         return took - seconds(tmp_path, "run", *chosen, *store)
