@@ -152,7 +152,7 @@ def test_waiting_for_a_child_costs_next_to_nothing() -> None:
         assert run_guarded(lambda ask: time.sleep(seconds) or {}, Limits(60, 2**30)).status is Status.OK
         return time.process_time() - began
 
-    # Forking takes its time in a process that has grown large, and not always the same: each is the least of some.
+    # Forking takes its time in a large process, and not always the same: each is the least of some.
     start = min(cost(0) for _ in range(5))
     waited = min(cost(2) for _ in range(4))
     assert waited < start + 0.01 + 0.005 * 2, "half a per cent, and what varies in starting a child"
