@@ -204,6 +204,29 @@ def test_a_forged_record_is_refused(
         read_record(write(tmp_path, record), population_evidence())
 
 
+@pytest.mark.parametrize("forge", [better_headline, fewer_failures, better_reading])
+def test_what_boards_rank_by_is_computed_anew_at_every_check(
+    records: list[dict[str, Any]], tmp_path: Path, forge: Callable[[dict[str, Any]], None]
+) -> None:
+    record = copy.deepcopy(records[0])
+    forge(record)
+    record["sha256"] = body_hash(record)
+    with pytest.raises(UserError, match="its scores are not what its readings give"):
+        judged_records([write(tmp_path, record)], population_evidence(), spot_checks=0)
+
+
+def test_slow_scores_are_computed_anew_of_the_records_drawn(
+    records: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    record = copy.deepcopy(records[0])
+    better_kendall(record)
+    record["sha256"] = body_hash(record)
+    path = write(tmp_path, record)
+    assert len(judged_records([path], population_evidence(), spot_checks=0).records) == 1
+    with pytest.raises(UserError, match="its scores are not what its readings give"):
+        judged_records([path], population_evidence(), spot_checks=1)
+
+
 def test_a_sound_record_is_taken(records: list[dict[str, Any]], tmp_path: Path) -> None:
     paths = [write(tmp_path, record) for record in records]
     found = judged_records(paths, population_evidence())

@@ -87,7 +87,7 @@ class Board:
         return self.evidence.suite.name
 
 
-def read_boards(records: Path, trust: Path, only: str = "") -> list[Board]:
+def read_boards(records: Path, trust: Path, only: str = "", *, spot_checks: int | None = None) -> list[Board]:
     """A board for every suite with records, or for one suite; every record is validated."""
     conformance = read_checked(trust)
     boards = []
@@ -95,7 +95,7 @@ def read_boards(records: Path, trust: Path, only: str = "") -> list[Board]:
         if only and suite != only:
             continue
         evidence = shipped_evidence(suite)
-        found = judged_records(paths, evidence)
+        found = judged_records(paths, evidence, spot_checks)
         trusted = read_recomputed(trust, suite)
         trusts = [trust_of(record, trusted, conformance) for record in found.records]
         judged = replace(found.judged, claims=find_claims(evidence, found.judged.results))

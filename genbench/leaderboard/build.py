@@ -22,6 +22,8 @@ __all__ = ["Folders", "Written", "build", "stale"]
 
 SITE_LIMIT = 5 * 10**6
 """Bytes of the whole site."""
+SPOT_CHECKS = 4
+"""Records of a suite whose slow scores are computed anew at every check."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Folders:
         return self.boards / "trust"
 
 
-def _read(folders: Folders) -> list[Board]:
-    boards = read_boards(folders.records, folders.trust)
+def _read(folders: Folders, spot_checks: int | None = None) -> list[Board]:
+    boards = read_boards(folders.records, folders.trust, spot_checks=spot_checks)
     if not boards:
         raise UserError(f"{folders.records} holds no records; `genbench run --records DIR` writes them")
     return boards
@@ -105,9 +107,12 @@ def _build_site(boards: Sequence[Board], downloads: Mapping[str, bytes], folder:
     return files
 
 
-def stale(folders: Folders) -> list[str]:
-    """One sentence for every file on disk that is not what the records give."""
-    boards = _read(folders)
+def stale(folders: Folders, *, full: bool = False) -> list[str]:
+    """One sentence for every file on disk that is not what the records give.
+
+    Unless `full`, slow scores that no board ranks by are computed anew of a few records only.
+    """
+    boards = _read(folders, None if full else SPOT_CHECKS)
     files = _board_files(boards)
     # A kind may add files of any ending, so what there should be is looked for by its name.
     there = {name for name in files if (folders.boards / name).is_file()}

@@ -203,7 +203,10 @@ class PopulationEvidence(Evidence):
         return Judged([replace(one, score=found.get(one.name)) for one in results], scored, note)
 
     def _scored(self, results: Sequence[MeasureResult]) -> tuple[TableScores | None, str]:
-        """What `genbench score` says of the table, or why it says nothing; recorded scores are taken over."""
+        """What `genbench score` says of the table, or why it says nothing.
+
+        Recorded scores are taken over, but for a sign-error that was left out of them.
+        """
         import pandas as pd
 
         from genbench.scoring.all_scores import score_table
@@ -215,15 +218,20 @@ class PopulationEvidence(Evidence):
         recorded = {
             one.name: one.recorded.scores for one in results if isinstance(one.recorded, PopulationRecord)
         }
+        lacking = [name for name, rows in recorded.items() if not any(row[0] == "sign_error" for row in rows)]
         try:
             networks = self.network_table(results)
             fresh = [name for name in networks.measures if name not in recorded]
-            scored = score_table(networks.select(fresh))
+            parts = [score_table(networks.select(fresh))] if fresh or not lacking else []
+            if lacking:
+                parts.append(score_table(networks.select(lacking), ["sign_error"]))
         except UserError as problem:
             return None, str(problem)
+        scored = parts[0]
         if recorded:
-            scores = pd.concat([scored.scores, scores_frame(recorded)], ignore_index=True)
+            frames = [*(part.scores for part in parts), scores_frame(recorded)]
             everything = None if scored.environments is None else sign_error_environments(networks)
+            scores = pd.concat(frames, ignore_index=True)
             scored = replace(scored, networks=networks, scores=scores, environments=everything)
         return scored, ""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from msgspec import to_builtins
+from msgspec import structs, to_builtins
 
 from genbench.engine.cells import Outcome, Result
 from genbench.engine.store import Store
@@ -93,6 +93,11 @@ class PopulationKind(Kind):
     def recorded(self, score: PopulationScore) -> PopulationRecord:
         """Every number, and where it fails."""
         return population_record(score)
+
+    def slow_part(self, score: PopulationRecord) -> PopulationRecord | None:
+        """All but the sign-error, which boards rank by; without environments there is nothing slow."""
+        slow = [row for row in score.scores if ScoreNumber(*row).score != "sign_error"]
+        return structs.replace(score, scores=slow) if slow else None
 
     def comparable(self, score: PopulationRecord) -> Any:
         """Numbers by score, target, part and statistic."""

@@ -7,8 +7,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 from genbench.errors import UserError
@@ -21,7 +22,7 @@ from genbench.records.write import RecordValues, body_hash, record_text
 from genbench.subject.version import SUBJECT_VERSION
 from genbench.suites.evidence import Evidence
 from genbench.suites.kind import Kind, kind_of
-from genbench.suites.result import Judged, Score
+from genbench.suites.result import Judged, MeasureResult, Score
 
 __all__ = ["LARGEST", "JudgedRecords", "judged_records", "read_record", "read_records", "record_files"]
 
@@ -64,19 +65,41 @@ def read_records(paths: Sequence[Path], evidence: Evidence) -> list[Record]:
     return list(judged_records(paths, evidence).records)
 
 
-def judged_records(paths: Sequence[Path], evidence: Evidence) -> JudgedRecords:
+def judged_records(
+    paths: Sequence[Path], evidence: Evidence, spot_checks: int | None = None
+) -> JudgedRecords:
     """Every record of a suite with the score that its readings give, which is the one it claims.
 
     Scores are computed for all records together, because that is much faster.
+
+    Parameters
+    ----------
+    spot_checks : records, drawn anew each time, whose scores are all computed; of the others, slow scores
+        that no board ranks by are taken as they are. All records unless given.
     """
     kind = kind_of(evidence.suite)
     records = [read_record(path) for path in paths]
     for record, path in zip(records, paths, strict=True):
         _refuse(path, _evidence_problems(record, evidence, kind))
-    judged = evidence.judge([result_of(record) for record in records])
+    results = [result_of(record) for record in records]
+    if spot_checks is not None:
+        drawn = set(SystemRandom().sample(range(len(records)), min(spot_checks, len(records))))
+        pairs = enumerate(zip(records, results, strict=True))
+        results = [one if place in drawn else _spared(record, one, kind) for place, (record, one) in pairs]
+    judged = evidence.judge(results)
     for record, path, result in zip(records, paths, judged.results, strict=True):
         _refuse(path, _score_problems(record, result.score, kind))
     return JudgedRecords(records, judged)
+
+
+def _spared(record: Record, result: MeasureResult, kind: Kind) -> MeasureResult:
+    """With those scores of its record that need not be computed again."""
+    if record.sign_error is None:
+        return result
+    try:
+        return replace(result, recorded=kind.slow_part(convert(record.sign_error, kind.score_type)))
+    except WrongShape:  # said where scores are compared
+        return result
 
 
 def _refuse(path: Path, problems: Iterable[str]) -> None:

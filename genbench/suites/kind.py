@@ -104,6 +104,10 @@ class Kind(ABC):
     def recorded(self, score: Any) -> Struct:
         """A score as a record keeps it: of `score_type`."""
 
+    def slow_part(self, score: Any) -> Struct | None:
+        """What of a recorded score is too slow to be computed at every check of a board, if anything."""
+        return None
+
     def comparable(self, score: Any) -> Any:
         """A recorded score in which every number has a name, so that two can be compared field by field."""
         return to_builtins(score)
