@@ -32,7 +32,8 @@ class SuiteChoice:
     backbones: str | None
     settings: tuple[str, ...]
     from_scratch: bool
-    pack_folder: Path | None
+    pack_place: str | None
+    """A folder, or an address."""
 
     def load(self) -> Suite:
         """The suite, with its fields replaced by the options."""
@@ -51,13 +52,28 @@ class SuiteChoice:
     def pack(self, suite: Suite) -> Pack | None:
         """The evidence pack to use for `suite`, if there is one and it was not declined."""
         from genbench.errors import UserError
-        from genbench.suites.evidence_packs import find_pack, pack_in
+        from genbench.packs.fetch import is_address, parse_address
+        from genbench.suites.evidence_packs import find_pack, pack_in, published_pack
 
-        if self.pack_folder is not None and self.from_scratch:
+        place = self.pack_place
+        if place is not None and self.from_scratch:
             raise UserError("--pack and --from-scratch exclude each other; choose one")
         if self.from_scratch:
             return None
-        return find_pack(suite) if self.pack_folder is None else pack_in(self.pack_folder, suite)
+        if place is not None and not is_address(place):
+            return pack_in(Path(place), suite)
+        address = suite.published if place is None else parse_address(place)
+        shipped = find_pack(suite) if place is None else None
+        # A suite with other settings has other evidence than what was published for it.
+        if shipped is not None or address is None or (place is None and suite.changed):
+            return shipped
+        from genbench.cli.fetching import FetchBar
+
+        with FetchBar(address.url) as bar:
+            found = published_pack(suite, address, bar)
+        if place is not None and address.sha256 is None and suite.published is None:
+            click.echo(f"to have this very pack again: --pack '{found.address}'", err=True)
+        return found
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -85,7 +101,7 @@ def suite_options(function: F) -> F:
         backbones: str | None,
         settings: tuple[str, ...],
         from_scratch: bool,
-        pack: Path | None,
+        pack: str | None,
         **options: Any,
     ) -> Any:
         choice = SuiteChoice(suite, quick, dataset, backbones, settings, from_scratch, pack)
@@ -94,8 +110,8 @@ def suite_options(function: F) -> F:
     decorated: Any = command
     for option in (
         click.option(
-            "--pack", type=click.Path(path_type=Path), metavar="DIR",
-            help="Take networks and their evidence from this evidence pack.",
+            "--pack", metavar="DIR|URL",
+            help="Take networks and their evidence from this evidence pack: a folder, https://… or hf://….",
         ),
         click.option(
             "--from-scratch", is_flag=True, help="Build all evidence here; no pack."

@@ -45,6 +45,8 @@ class Pack:
 
     folder: Path
     manifest: Manifest
+    address: str = ""
+    """Where it was fetched from, with its hash; empty for one that lies here."""
 
     def read_as(self, wanted: type[M]) -> M:
         """The manifest as a kind of suite has it; the pack was read for a suite of that kind."""

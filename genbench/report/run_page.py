@@ -234,7 +234,7 @@ def repeat_command(result: RunResult) -> str:
     if pack is None and shipped is not None:
         words.append("--from-scratch")
     elif pack is not None and (shipped is None or shipped.folder != pack.folder):
-        words += ["--pack", str(pack.folder)]
+        words += ["--pack", pack.address or str(pack.folder)]
     asked = result.asked
     if len(asked) > 3 and {one.name for one in asked} >= set(load_registry().measures):
         words.append("--all")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from genbench.engine.store import Origin, Store
 from genbench.errors import UserError
 from genbench.packs.build import PackHead, new_pack
+from genbench.packs.fetch import FetchProgress, PackAddress, fetch_pack, pack_cache
 from genbench.packs.pack import MANIFEST, PACKS, Pack, read_pack
 from genbench.suites.evidence import Evidence
 from genbench.suites.kind import kind_of
 from genbench.suites.plan import EvidencePlan
 from genbench.suites.suite import Suite, load_suite
 
-__all__ = ["build_pack", "find_pack", "pack_in", "shipped_evidence"]
+__all__ = ["build_pack", "find_pack", "pack_in", "published_pack", "shipped_evidence"]
 
 
 def find_pack(suite: Suite) -> Pack | None:
@@ -27,16 +29,25 @@ def find_pack(suite: Suite) -> Pack | None:
     return pack if kind.serves(pack, suite) else None
 
 
-def pack_in(folder: Path, suite: Suite) -> Pack:
+def pack_in(folder: Path, suite: Suite, shown: str = "") -> Pack:
     """The pack in a folder that someone named; a `UserError` if it is not evidence for `suite`."""
     kind = kind_of(suite)
     pack = read_pack(folder)
     if not kind.serves(pack, suite):
         raise UserError(
-            f"the pack {folder} is evidence for suite {pack.manifest.suite!r} with other settings than "
-            f"{suite.title!r}; drop --pack, or the options that change the suite"
+            f"the pack {shown or folder} is evidence for suite {pack.manifest.suite!r} with other settings "
+            f"than {suite.title!r}; drop --pack, or the options that change the suite"
         )
     return read_pack(folder, kind.manifest)
+
+
+def published_pack(suite: Suite, address: PackAddress, progress: FetchProgress) -> Pack:
+    """The pack at `address`, fetched unless it is here already; its hash is the suite's if it has none."""
+    if address.sha256 is None and suite.published is not None and not suite.changed:
+        address = replace(address, sha256=suite.published.sha256)
+    folder = fetch_pack(address, pack_cache(), progress)
+    pack = pack_in(folder, suite, address.url)
+    return replace(pack, address=str(replace(address, sha256=pack.hash)))
 
 
 def build_pack(

@@ -6,14 +6,17 @@ import json
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict
+from typing import Annotated, Any, ClassVar, TypedDict
+
+from msgspec import Meta
 
 from genbench.errors import UserError
 from genbench.keys import derive_seed
+from genbench.packs.fetch import PackAddress, parse_address
 from genbench.plugin.registry import load_registry
-from genbench.suites.fields import Text, Toml, check, check_keys, known_keys, one_of, table
+from genbench.suites.fields import Table, Text, Toml, check, check_keys, known_keys, one_of, table
 
 __all__ = ["Suite", "SuiteFields", "load_suite", "read_suite"]
 
@@ -35,6 +38,8 @@ class Suite(ABC):
     quick_changes: Mapping[str, Toml] = field(default_factory=dict)
     changes: Toml = field(default_factory=dict)
     """What options on the command line replaced: "testbed.kappa" to value."""
+    published: PackAddress | None = None
+    """Where its evidence pack can be fetched; its hash is known."""
 
     @property
     @abstractmethod
@@ -54,6 +59,11 @@ class Suite(ABC):
     def bootstrap_seed(self) -> int:
         """Of the resamples behind every interval; the same for all measures and runs."""
         return derive_seed(self.name, "bootstrap") % 2**32
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is not the suite as its file has it."""
+        return self.quick or bool(self.changes)
 
     @property
     def title(self) -> str:
@@ -84,6 +94,16 @@ class SuiteFields(TypedDict):
     quick: bool
     quick_changes: Mapping[str, Toml]
     changes: Toml
+    published: PackAddress | None
+
+
+class PackTable(Table, frozen=True):
+    """[pack]: evidence that lies elsewhere."""
+
+    url: Text
+    sha256: Annotated[
+        str, Meta(pattern="^[0-9a-f]{64}$", description="the 64 hexadecimal digits of a sha256")
+    ]
 
 
 def _shown(value: object) -> str:
@@ -122,7 +142,7 @@ def read_suite(path: Path, *, quick: bool = False, changes: Toml | None = None) 
     if "kind" in content:
         check(path, "kind", content["kind"], top["kind"])
     kind = load_kind(content.get("kind", _DEFAULT_KIND))
-    known_keys(path, "", content, [*top, *kind.tables, "quick"])
+    known_keys(path, "", content, [*top, *kind.tables, "pack", "quick"])
     check_keys(path, "", content, top)
     common = SuiteFields(
         name=content["name"],
@@ -131,8 +151,19 @@ def read_suite(path: Path, *, quick: bool = False, changes: Toml | None = None) 
         quick=quick,
         quick_changes=quick_changes,
         changes=dict(changes or {}),
+        published=_published(path, content),
     )
     return kind.read(path, content, common)
+
+
+def _published(path: Path, content: Toml) -> PackAddress | None:
+    if "pack" not in content:
+        return None
+    found = PackTable.read(path, content, "pack")
+    try:
+        return replace(parse_address(found.url), sha256=found.sha256)
+    except UserError as problem:
+        raise UserError(f"{path}: pack.url: {problem}") from None
 
 
 def _kinds() -> list[str]:
