@@ -356,3 +356,21 @@ def test_doctor_names_what_is_wrong(run, run_process, tmp_path) -> None:
     findings = {finding["what"]: finding for finding in json.loads(ill.stdout)}
     assert findings["plugin bad"]["status"] == "problem"
     assert "no_such_module_here" in findings["plugin bad"]["detail"]
+
+
+def test_suites_say_what_is_missing_here(run) -> None:
+    listed = {one["name"]: one for one in json.loads(run("suites", "--json").stdout)}
+    assert listed["mini"]["status"] == listed["digits"]["status"] == "ready"
+    for name, wanted in (("cifar100-clip", "data set cifar100"), ("nin-cifar10-svhn", "data set cifar10")):
+        assert listed[name]["status"] == "missing"
+        assert listed[name]["missing"][0].startswith(wanted)
+    assert any(line.startswith("backbone clip:RN50") for line in listed["cifar100-clip"]["missing"])
+    assert "cifar100-clip needs data set cifar100: " in run("suites").stderr
+
+
+def test_a_plan_without_a_measure_is_that_of_the_evidence(run) -> None:
+    done = run("plan", "--suite", "digits", "--json")
+    assert done.returncode == 0, done.stderr
+    steps = {row["step"]: row["cells"] for row in json.loads(done.stdout)["steps"]}
+    assert "train a stack" in steps
+    assert "take reading" not in steps

@@ -86,16 +86,22 @@ def _show_measure(entry: Entry[Measure]) -> None:
 @click.command()
 @common_options
 def suites(as_json: bool) -> None:
-    """List the suites."""
+    """List the suites, and which can be run here."""
     from genbench.errors import UserError
     from genbench.plugin.registry import load_registry
     from genbench.suites import read_suite
+    from genbench.suites.evidence_packs import find_pack
+    from genbench.suites.kind import kind_of
 
-    records = []
+    records: list[dict[str, Any]] = []
     for name, entry in load_registry().suites.items():
+        missing: list[str] = []
         try:
             suite = read_suite(entry.item.path)
-            status, summary, networks = "ready", suite.summary, str(suite.networks)
+            if find_pack(suite) is None and suite.published is None:
+                missing = kind_of(suite).missing(suite)
+            status = "missing" if missing else "ready"
+            summary, networks = suite.summary, str(suite.networks)
         except UserError as problem:
             status, summary, networks = "broken", str(problem), ""
         records.append(
@@ -103,6 +109,7 @@ def suites(as_json: bool) -> None:
                 "name": name,
                 "networks": networks,
                 "status": status,
+                "missing": missing,
                 "summary": summary,
                 "source": str(entry.source),
                 "path": str(entry.item.path),
@@ -112,6 +119,10 @@ def suites(as_json: bool) -> None:
         print_json(records)
     else:
         print_table(["name", "networks", "status", "summary", "source"], records, right=["networks"])
+        for one in records:
+            if one["missing"]:
+                more = f" (and {len(one['missing']) - 1} more)" if len(one["missing"]) > 1 else ""
+                click.echo(f"{one['name']} needs {one['missing'][0]}{more}", err=True)
 
 
 @click.command()

@@ -117,12 +117,20 @@ def plan(
     execution: Execution,
     as_json: bool,
 ) -> None:
-    """Say what run would do, and how long it takes."""
+    """Say what run would do, and how long it takes.
+
+    Without a measure: the suite's networks and their truths alone.
+    """
     from genbench.run.execute import workers_of
     from genbench.run.forecast import estimate
+    from genbench.run.plan import make_plan
 
     how = execution.settle()
-    plan_ = _plan(choice, specs, all_measures, store)
+    if specs or all_measures:
+        plan_ = _plan(choice, specs, all_measures, store)
+    else:
+        suite = choice.load()
+        plan_ = make_plan(suite, [], pack=choice.pack(suite))
     forecast = estimate(plan_, store, workers_of(plan_, store, how))
     if as_json:
         print_json(forecast.document())

@@ -14,7 +14,7 @@ from genbench.packs.build import Comparison, Draft
 from genbench.packs.pack import Pack
 from genbench.population.evidence import PopulationEvidence
 from genbench.population.manifest import PopulationManifest
-from genbench.population.plan import PopulationPlan, plan_population
+from genbench.population.plan import PopulationPlan, missing_data, plan_population
 from genbench.population.score_record import PopulationRecord, population_record
 from genbench.population.suite import PopulationSuite, read_population
 from genbench.scoring.population import PopulationScore, ScoreNumber
@@ -47,6 +47,10 @@ class PopulationKind(Kind):
     def plan(self, suite: PopulationSuite, pack: Pack | None = None) -> PopulationPlan:
         """Pools of images, stacks of networks, their gaps."""
         return plan_population(suite, pack)
+
+    def missing(self, suite: PopulationSuite) -> list[str]:
+        """Data sets."""
+        return missing_data(suite)
 
     def evidence(
         self, plan: PopulationPlan, suite: PopulationSuite, store: Store, outcomes: Mapping[str, Outcome]

@@ -20,7 +20,7 @@ from genbench.engine.cells import Cell, NetworkCells, Step, make_cell
 from genbench.errors import UserError
 from genbench.keys import canonical_json, cell_key, derive_seed
 from genbench.packs.pack import Pack, unpacked_cell
-from genbench.plugin.offers import Dataset
+from genbench.plugin.offers import DataRequest, Dataset
 from genbench.plugin.registry import load_registry
 from genbench.population.manifest import PopulationManifest
 from genbench.population.step_types import (
@@ -37,7 +37,7 @@ from genbench.population.step_types import (
 from genbench.population.suite import NetworkSettings, PopulationSuite
 from genbench.suites.plan import EvidencePlan
 
-__all__ = ["PopulationPlan", "plan_population"]
+__all__ = ["PopulationPlan", "missing_data", "plan_population"]
 
 _VERSION = 1
 """Code version of the steps in `genbench.population`; raise it when one would give other bits."""
@@ -113,6 +113,7 @@ def plan_population(suite: PopulationSuite, pack: Pack | None = None) -> Populat
         networks=[subjects[i] for i in range(len(points))],
         places=places,
         pack=pack,
+        missing=() if pack is not None else tuple(missing_data(suite)),
     )
 
 
@@ -258,6 +259,18 @@ def _values(settings: NetworkSettings) -> int:
 def _cost(settings: NetworkSettings, networks: int) -> float:
     """Of training a block, in no particular unit; good enough for an order."""
     return float(networks * settings.train_size * settings.width**1.5 * settings.depth)
+
+
+def missing_data(suite: PopulationSuite) -> list[str]:
+    """Data sets that are not on this machine, one sentence each."""
+    names = dict.fromkeys(suite.settings(point).dataset for point in suite.points())
+    found = []
+    for name in names:
+        entry, argument = load_registry().resolve("datasets", name)
+        there = entry.item.available(DataRequest(argument=argument, seed=suite.data.seed))
+        if not there.ready:
+            found.append(f"data set {name}: {there.detail}")
+    return found
 
 
 def _dataset(name: str) -> Dataset:

@@ -63,6 +63,10 @@ class Kind(ABC):
     def plan(self, suite: Any, pack: Pack | None = None) -> EvidencePlan:
         """The cells of a suite; everything that determines a result is in its key."""
 
+    def missing(self, suite: Any) -> list[str]:
+        """What of a suite is not on this machine, and what to do about it; one sentence each."""
+        return []
+
     def forecast(self, suite: Any, cells: Sequence[Cell]) -> Mapping[str, CellForecast]:
         """Key to what a cell will take, of those that this kind can tell."""
         return {}

@@ -27,6 +27,7 @@ from genbench.testbed.plan import (
     NETWORK_JUDGED,
     NOISE,
     TestbedPlan,
+    missing_parts,
     plan_testbed,
 )
 from genbench.testbed.score_record import PracticalRecord, practical_record
@@ -59,6 +60,10 @@ class TestbedKind(Kind):
     def plan(self, suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
         """Images, noise, adapted networks, features, cubes, trade-off points."""
         return plan_testbed(suite, pack)
+
+    def missing(self, suite: TestbedSuite) -> list[str]:
+        """Data and weights."""
+        return list(missing_parts(suite))
 
     def forecast(self, suite: TestbedSuite, cells: Sequence[Cell]) -> Mapping[str, CellForecast]:
         """From a short probe of every backbone, if any cell needs one."""

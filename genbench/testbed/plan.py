@@ -35,7 +35,7 @@ from genbench.testbed.step_types import (
 )
 from genbench.testbed.suite import TestbedNetwork, TestbedSuite
 
-__all__ = ["Family", "TestbedPlan", "plan_testbed"]
+__all__ = ["Family", "TestbedPlan", "missing_parts", "plan_testbed"]
 
 IMAGES = Step("images", "genbench.testbed.steps:images", "choose images")
 NOISE = Step("noise", "genbench.testbed.steps:degraded_images", "degrade images")
@@ -139,11 +139,12 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
         networks=[_subject(one, networks[one.name]) for one in suite.members],
         families=families,
         steps=steps,
-        missing=tuple(_missing(suite)),
+        missing=tuple(missing_parts(suite)),
     )
 
 
-def _missing(suite: TestbedSuite) -> Iterator[str]:
+def missing_parts(suite: TestbedSuite) -> Iterator[str]:
+    """Data and weights that are not on this machine, one sentence each."""
     entry, argument = load_registry().resolve("datasets", suite.data.dataset)
     found = entry.item.available(DataRequest(argument=argument, seed=suite.data.seed))
     if not found.ready:
