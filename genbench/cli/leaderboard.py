@@ -43,6 +43,13 @@ def _folders(boards: Path, records: Path | None, site: Path | None = None) -> Fo
     return Folders(boards, records or boards / "records", REFERENCES if own else None, site)
 
 
+_full_option = click.option(
+    "--full",
+    is_flag=True,
+    help="Compute all scores of all records anew, not only of a few; may take minutes.",
+)
+
+
 @click.group()
 def leaderboard() -> None:
     """Make and check the leaderboards."""
@@ -56,15 +63,16 @@ def leaderboard() -> None:
     metavar="DIR",
     help="Folder for the web site, which is made where this is given.",
 )
+@_full_option
 @common_options
-def build(records: Path | None, to: Path, site: Path | None, as_json: bool) -> None:
+def build(records: Path | None, to: Path, site: Path | None, full: bool, as_json: bool) -> None:
     """Make tables, and the web site, from the records.
 
-    Every record is validated first; the same records give the same bytes.
+    Every record is validated first, as by `check`; the same records give the same bytes.
     """
     from genbench.leaderboard.build import build as build_boards
 
-    made = build_boards(_folders(to, records, site))
+    made = build_boards(_folders(to, records, site), full=full)
     size = sum(map(len, made.site.values()))
     if as_json:
         pages = [f"{site}/{name}" for name in made.site]
@@ -79,7 +87,7 @@ def build(records: Path | None, to: Path, site: Path | None, as_json: bool) -> N
 
 @leaderboard.command()
 @_folder_options
-@click.option("--full", is_flag=True, help="All scores of all records, not only of a few; takes minutes.")
+@_full_option
 @common_options
 def check(records: Path | None, to: Path, full: bool, as_json: bool) -> int:
     """Fail if the boards are not what the records give.

@@ -70,11 +70,14 @@ class Written:
     site: dict[str, bytes]
 
 
-def build(folders: Folders) -> Written:
-    """Write the boards anew, and the site where it is wanted; what is not made from a record goes."""
+def build(folders: Folders, *, full: bool = False) -> Written:
+    """Write the boards anew, and the site where it is wanted; what is not made from a record goes.
+
+    Records are validated as by `stale`.
+    """
     if folders.site is not None:
         _require_own_site(folders.site)
-    boards = _read(folders)
+    boards = _read(folders, None if full else SPOT_CHECKS)
     files = _board_files(boards)
     try:
         for path, text in _references(boards, folders).items():

@@ -26,7 +26,7 @@ from genbench.leaderboard.trust import (
 )
 from genbench.plugin.registry import load_registry
 from genbench.records.record import Record
-from genbench.records.validate import read_records, record_files
+from genbench.records.validate import judged_records, record_files
 from genbench.run.execute import RunOptions
 from genbench.suites.evidence_packs import shipped_evidence
 
@@ -36,12 +36,12 @@ _INVARIANCE = "same function, "
 """How the conformance kit names what should leave a measure unchanged."""
 
 
-def suite_records(folder: Path, suite: str) -> list[Record]:
-    """Every record of a suite, validated."""
+def suite_records(folder: Path, suite: str, spot_checks: int | None = None) -> list[Record]:
+    """Every record of a suite, validated (`judged_records`)."""
     paths = record_files(folder).get(suite, [])
     if not paths:
         raise UserError(f"{folder} holds no records of suite {suite!r}")
-    return read_records(paths, shipped_evidence(suite))
+    return list(judged_records(paths, shipped_evidence(suite), spot_checks).records)
 
 
 def verify_sample(
