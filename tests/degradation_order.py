@@ -2,12 +2,13 @@
 
     python tests/degradation_order.py glyphs --networks mini-clip:rn4 mini-clip:rn8 mini-efficientnet:b0
     python tests/degradation_order.py folder:DIR --side 224 --networks lite:0 lite:1 lite:2
-        [--degradations autoencoder jpeg] [--classes 20] [--train 30] [--heldout 10]
+        [--degradations autoencoder@2 jpeg] [--classes 20] [--train 30] [--heldout 10] [--heads 10 --shots 5]
         [--bfloat16] [--network-side 128] [--json FILE] [--picture FILE.png --rows 3]
 
 A head is fitted to each network's features of clean training images; its error is taken on held-out images,
 clean and degraded to every level of paper 004. The table says the mean error per level, the SSIM that was
-reached, and Spearman's rank correlation of error and level: -1 if every step down makes it worse.
+reached, Spearman's rank correlation of error and level (-1 if every step down makes it worse), and by how
+many standard errors the error grows from each level to the one below it, of the same images.
 A small version is in tests/test_degradations.py.
 """
 
@@ -74,10 +75,22 @@ class Probe:
     """A network with a head for the classes of some images.
 
     Networks of `mini` are those of its evidence, which were adapted to the first 50 classes of glyphs.
+
+    Parameters
+    ----------
+    heads, shots : how many heads are fitted, each to so many images of a class, drawn anew (all if None).
+        Easy classes are told apart without an error by a head that saw many.
     """
 
     def __init__(
-        self, name: str, training: TensorImages, *, bfloat16: bool = False, side: int | None = None
+        self,
+        name: str,
+        training: TensorImages,
+        *,
+        bfloat16: bool = False,
+        side: int | None = None,
+        heads: int = 1,
+        shots: int | None = None,
     ) -> None:
         entry, argument = load_registry().resolve("backbones", name)
         self.backbone: LoadedBackbone = entry.item.load(BackboneRequest(argument=argument))
@@ -92,12 +105,21 @@ class Probe:
             self.backbone.module.to(memory_format=torch.channels_last)
         classes = int(training.labels.max()) + 1
         features = self._features(training.images)
-        self.head: Head = fit_heads(features, training.labels, [0], seen=classes, tolerance=1e-5)[0]
+        self.heads: list[Head] = []
+        for seed in range(heads):
+            rows = chosen_rows(training, range(classes), shots, seed)
+            found = fit_heads(features[rows], training.labels[rows], [0], seen=classes, tolerance=1e-5)
+            self.heads.append(found[0])
 
     def error(self, images: Tensor, labels: Tensor) -> float:
         """Share of `images` whose class is not found."""
-        predicted = self.head.logits(self._features(images)).argmax(dim=1)
-        return float((predicted != labels).double().mean())
+        return float(self.errors(images, labels).mean())
+
+    def errors(self, images: Tensor, labels: Tensor) -> Tensor:
+        """(n,) share of the heads that do not find the class of each image."""
+        features = self._features(images)
+        wrong = [head.logits(features).argmax(dim=1) != labels for head in self.heads]
+        return torch.stack(wrong).double().mean(dim=0)
 
     def _features(self, images: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bfloat16):
@@ -135,7 +157,7 @@ def main() -> None:
     parser.add_argument("dataset")
     parser.add_argument("--networks", nargs="*", default=[])
     parser.add_argument(
-        "--degradations", nargs="+", default=["autoencoder", "gaussian", "blur", "jpeg", "fgsm"]
+        "--degradations", nargs="+", default=["autoencoder@2", "gaussian", "blur", "jpeg", "fgsm"]
     )
     parser.add_argument("--classes", type=int, default=20)
     parser.add_argument("--train", type=int)
@@ -145,6 +167,8 @@ def main() -> None:
     parser.add_argument(
         "--bfloat16", action="store_true", help="features as `genbench run --autocast` takes them"
     )
+    parser.add_argument("--heads", type=int, default=1)
+    parser.add_argument("--shots", type=int)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--rows", type=int, default=3)
@@ -164,17 +188,29 @@ def main() -> None:
     results = {}
     for network in given.networks:
         began = time.process_time()
-        probe = Probe(network, material.training, bfloat16=given.bfloat16, side=given.network_side)
+        probe = Probe(
+            network, material.training, bfloat16=given.bfloat16, side=given.network_side,
+            heads=given.heads, shots=given.shots,
+        )  # fmt: skip
         labels = material.heldout.labels
-        clean = probe.error(material.heldout.images, labels)
+        clean = probe.errors(material.heldout.images, labels)
         for name, levels in degraded.items():
-            errors = [clean if s == 1 else probe.error(images, labels) for s, (images, _) in levels.items()]
-            results[f"{name} {network}"] = errors
-            print(f"{name:14} {network:22} {' '.join(f'{e:6.3f}' for e in errors)}  {spearman(errors):6.3f}",
-                  flush=True)  # fmt: skip
+            wrong = torch.stack([
+                clean if level == 1 else probe.errors(images, labels) for level, (images, _) in levels.items()
+            ])  # fmt: skip
+            errors = results[f"{name} {network}"] = wrong.mean(dim=1).tolist()
+            print(f"{name:14} {network:22} {' '.join(f'{e:6.3f}' for e in errors)}  {spearman(errors):6.3f}  "
+                  f"steps {' '.join(f'{z:.1f}' for z in _steps(wrong))}", flush=True)  # fmt: skip
         print(f"{network}: {time.process_time() - began:.0f} s", flush=True)
     if given.json:
         given.json.write_text(json.dumps(results))
+
+
+def _steps(wrong: Tensor) -> list[float]:
+    """Growth of the mean error from each level to the one below it, in standard errors of paired images."""
+    growth = wrong[:-1] - wrong[1:]
+    error = growth.std(dim=1) / growth.shape[1] ** 0.5
+    return (growth.mean(dim=1) / error.clamp(min=1e-9)).tolist()
 
 
 def save_picture(

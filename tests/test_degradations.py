@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from degradation_order import Material, Probe, spearman
 from skimage.metrics import structural_similarity
 from torch import Tensor
 from torch.nn.functional import interpolate
@@ -24,11 +25,15 @@ from genbench.data.images import TensorImages
 from genbench.errors import ContractError, UserError
 from genbench.plugin.offers import DataRequest, DegradationTask, Dial
 from genbench.plugin.registry import Registry, Source, _register, load_registry
-from genbench.testbed.degradations import DEFAULT, autoencoder, fgsm, networks
+from genbench.testbed.degradations import DEFAULT, autoencoder, fgsm, narrowing_autoencoder, networks
 from genbench.testbed.degradations.calibrate import Calibrated, calibrate, degrade
 from genbench.testbed.ssim import ssim
 
 METHODS = ["autoencoder", "gaussian", "blur", "jpeg", "fgsm"]
+ON_TRIAL = "autoencoder@2"
+# One worker fits a degradation for all its tests.
+GROUPS = {name: pytest.mark.xdist_group(f"degradation {name}") for name in (*METHODS, ON_TRIAL)}
+EACH = [pytest.param(name, marks=GROUPS[name]) for name in METHODS]
 LEVELS = [0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0]
 SETS = ["glyphs", "scenes"]
 
@@ -65,8 +70,9 @@ def images_of(name: str) -> tuple[DegradationTask, TensorImages]:
 def dials_of(method: str, images: str) -> Sequence[Dial]:
     """Fitted once for all tests, with shorter training: worse networks are no easier to calibrate."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fgsm, "_STEPS", 60)
-        patch.setattr(autoencoder, "_PIXELS", autoencoder._PIXELS // (2 if images == "glyphs" else 6))
+        patch.setattr(fgsm, "_STEPS", 120)
+        patch.setattr(autoencoder, "_PIXELS", autoencoder._PIXELS // 6)
+        patch.setattr(narrowing_autoencoder, "_PIXELS", narrowing_autoencoder._PIXELS // 8)
         task, _ = images_of(images)
         fit = load_registry().get("degradations", method).item.fit
         dials: Sequence[Dial] = fit(task)
@@ -99,7 +105,7 @@ def our_ssim(first: Tensor, second: Tensor) -> float:
 
 
 @pytest.mark.parametrize("images", SETS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EACH)
 def test_every_level_of_the_paper_is_met(method: str, images: str) -> None:
     _, heldout = images_of(images)
     rows = torch.arange(len(heldout))
@@ -117,7 +123,7 @@ def test_every_level_of_the_paper_is_met(method: str, images: str) -> None:
 
 
 @pytest.mark.parametrize("images", SETS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EACH)
 def test_ssim_falls_as_strength_rises(method: str, images: str) -> None:
     heldout = images_of(images)[1].images[:100]
     rows = torch.arange(len(heldout))
@@ -129,7 +135,7 @@ def test_ssim_falls_as_strength_rises(method: str, images: str) -> None:
 
 
 @pytest.mark.parametrize("images", SETS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EACH)
 def test_batches_and_threads_do_not_change_a_bit(method: str, images: str) -> None:
     _, heldout = images_of(images)
     rows = torch.arange(0, len(heldout), len(heldout) // 70)
@@ -144,7 +150,7 @@ def test_batches_and_threads_do_not_change_a_bit(method: str, images: str) -> No
             assert torch.equal(torch.cat(parts), whole[order[:count]]), (dial.name, size)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EACH)
 def test_fitting_twice_gives_the_same_bits_and_disturbs_nothing(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +188,7 @@ def test_seed_matters(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not torch.equal(*results)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EACH)
 @pytest.mark.parametrize(("size", "channels"), [(45, 1), (224, 3)])
 def test_other_sizes_and_grey_images(
     method: str, size: int, channels: int, monkeypatch: pytest.MonkeyPatch
@@ -204,6 +210,35 @@ def test_autoencoders_reconstruct_worse_with_narrower_bottlenecks() -> None:
     assert full[0] > 0.65
     # Levels of the paper need no noise in the code here.
     assert min(full[:-1]) < 0.55
+
+
+@cache
+def letters() -> Material:
+    """Of the classes that the networks of mini's evidence were adapted to."""
+    return Material.of("glyphs", classes=50, train=27, heldout=8, side=None)
+
+
+@cache
+def probes() -> list[Probe]:
+    names = ("mini-clip:rn6", "mini-efficientnet:b0", "mini-efficientnet:b3")
+    return [Probe(name, letters().training) for name in names]
+
+
+LETTERS = {"autoencoder": 100, "gaussian": 400, "blur": 100, "jpeg": 200, "fgsm": 400, ON_TRIAL: 100}
+
+
+@pytest.mark.parametrize(
+    ("method", "count"), [pytest.param(*one, marks=GROUPS[one[0]]) for one in LETTERS.items()]
+)
+def test_networks_err_more_at_lower_levels(method: str, count: int) -> None:
+    """Adapted networks of mini's evidence, on more letters where a degradation harms less."""
+    rows = torch.arange(0, len(letters().heldout), len(letters().heldout) // count)
+    images, labels = letters().heldout.images[rows], letters().heldout.labels[rows]
+    settings = calibration_of(method, "glyphs").values()
+    levels = [degrade(found.dial, found.strength, images, rows) for found in settings]
+    for probe in probes():
+        errors = [probe.error(degraded, labels) for degraded in levels]
+        assert spearman(errors) <= -0.9, (probe.backbone.name, errors)
 
 
 def test_fgsm_uses_no_label_of_the_images_it_degrades() -> None:
@@ -312,7 +347,7 @@ def test_listing_them_imports_no_torch() -> None:
         "names = list(load_registry().degradations); print(json.dumps([names, 'torch' in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [[*METHODS, "autoencoder@2"], False]
+    assert json.loads(done.stdout) == [[*METHODS, ON_TRIAL], False]
     assert METHODS[0] == DEFAULT
 
 
@@ -329,7 +364,7 @@ class _LargestFloats(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EACH)
 def test_memory_does_not_grow_with_the_training_set(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 400 images, no more than a batch of 64 are floats at a time; degraded, no more than a few."""
     monkeypatch.setattr(fgsm, "_STEPS", 2)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from test_degradations import METHODS, scenes
+from test_degradations import METHODS, ON_TRIAL, scenes
 from torch import Tensor
 
 from genbench.data.corruptions import CORRUPTIONS, corrupt
@@ -211,7 +211,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("method", [*METHODS, "autoencoder@2"])
+@pytest.mark.parametrize("method", [*METHODS, ON_TRIAL])
 def test_degrading(method: str) -> None:
     images = scenes(20, 32, 3, seed=4)
     task = DegradationTask(images.images, images.labels, seed=5)

@@ -1,43 +1,26 @@
-"""`autoencoder@2`: a bottleneck that narrows steadily, and networks that err more the narrower it is."""
+"""`autoencoder@2`: a bottleneck that narrows steadily."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 
 import pytest
 import torch
-from degradation_order import LEVELS, Material, Probe, spearman
-from test_degradations import images_of, our_ssim
+from test_degradations import ON_TRIAL, calibration_of, dials_of, images_of, our_ssim
 from torch import Tensor
 
-from genbench.plugin.offers import Dial
-from genbench.plugin.registry import load_registry
 from genbench.testbed.degradations import narrowing_autoencoder
-from genbench.testbed.degradations.calibrate import Calibrated, calibrate, degrade
+from genbench.testbed.degradations.calibrate import degrade
 
-
-@cache
-def dials_of() -> Sequence[Dial]:
-    """With shorter training: a worse network is no easier to calibrate."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(narrowing_autoencoder, "_PIXELS", narrowing_autoencoder._PIXELS // 8)
-        task, _ = images_of("glyphs")
-        dials: Sequence[Dial] = load_registry().get("degradations", "autoencoder@2").item.fit(task)
-    return dials
-
-
-@cache
-def calibration_of() -> Mapping[float, Calibrated]:
-    return calibrate(dials_of(), images_of("glyphs")[1], LEVELS)
+pytestmark = pytest.mark.xdist_group(f"degradation {ON_TRIAL}")  # one worker fits it for all
 
 
 def test_every_level_of_the_paper_is_met() -> None:
     heldout = images_of("glyphs")[1].images
     rows = torch.arange(len(heldout))
     for level in (0.6, 0.8, 0.95):
-        found = calibration_of()[level]
+        found = calibration_of(ON_TRIAL, "glyphs")[level]
         assert our_ssim(heldout, degrade(found.dial, found.strength, heldout, rows)) == pytest.approx(
             level, abs=0.01
         )
@@ -45,7 +28,7 @@ def test_every_level_of_the_paper_is_met() -> None:
 
 @cache
 def autoencoder_of_glyphs() -> narrowing_autoencoder.Autoencoder:
-    (dial,) = dials_of()
+    (dial,) = dials_of(ON_TRIAL, "glyphs")
     network = narrowing_autoencoder.Autoencoder(images_of("glyphs")[0].images.shape[1], side=8)
     network.load_state_dict(dial.tensors)
     return network.requires_grad_(False).eval()
@@ -88,32 +71,10 @@ def test_no_sharp_ghost_is_left() -> None:
     checks = 0.1 * (1 - 2.0 * (torch.arange(32)[:, None] + torch.arange(32)).remainder(2))
     shares = []
     for level in (0.95, 0.8, 0.65):
-        strength = calibration_of()[level].strength
-        turn = calibration_of()[level].dial.turn
+        strength = calibration_of(ON_TRIAL, "glyphs")[level].strength
+        turn = calibration_of(ON_TRIAL, "glyphs")[level].dial.turn
         change = turn(images + checks, strength, torch.arange(20)) - turn(images, strength, torch.arange(20))
         shares.append(float((change * checks).sum() / (20 * 3 * checks.square().sum())))
     assert shares[0] < 0.5
     assert shares[2] < shares[1] < shares[0]
     assert shares[1] < 0.1
-
-
-@cache
-def letters() -> Material:
-    """Of the classes that the networks of mini's evidence were adapted to."""
-    return Material.of("glyphs", classes=50, train=27, heldout=8, side=None)
-
-
-@cache
-def probes() -> list[Probe]:
-    names = ("mini-clip:rn6", "mini-efficientnet:b3", "mini-efficientnet:b7")
-    return [Probe(name, letters().training) for name in names]
-
-
-def test_networks_err_more_at_lower_levels() -> None:
-    """Adapted networks of mini's evidence, on letters of the classes that they were adapted to."""
-    rows = torch.arange(0, len(letters().heldout), 4)
-    images, labels = letters().heldout.images[rows], letters().heldout.labels[rows]
-    levels = [degrade(found.dial, found.strength, images, rows) for found in calibration_of().values()]
-    for probe in probes():
-        errors = [probe.error(degraded, labels) for degraded in levels]
-        assert spearman(errors) <= -0.9, (probe.backbone.name, errors)

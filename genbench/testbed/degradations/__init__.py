@@ -29,13 +29,13 @@ DEFAULT = "autoencoder"
 
 DEGRADATIONS = [
     *(
-        Degradation(name, summary, _fitted_by(name))
-        for name, summary in (
-            ("autoencoder", "blend with the reconstruction of a convolutional autoencoder"),
-            ("gaussian", "additive Gaussian noise"),
-            ("blur", "Gaussian blur"),
-            ("jpeg", "JPEG compression"),
-            ("fgsm", "a step along the sign of a small network's input gradient"),
+        Degradation(name, summary, _fitted_by(name), version)
+        for name, version, summary in (
+            ("autoencoder", "1", "blend with the reconstruction of a convolutional autoencoder"),
+            ("gaussian", "2", "Gaussian noise in proportion to the contrast around a pixel"),
+            ("blur", "1", "Gaussian blur"),
+            ("jpeg", "2", "JPEG compression of ever smaller copies"),
+            ("fgsm", "1", "a step along the sign of a small network's input gradient"),
         )
     ),
     # Takes the plain name when the evidence of `mini` is made anew with it.

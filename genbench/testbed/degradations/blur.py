@@ -10,7 +10,7 @@ from torch import Tensor
 from genbench.plugin.offers import DegradationTask, Dial
 from genbench.subject.precision import wide
 
-__all__ = ["fit"]
+__all__ = ["blurred", "fit"]
 
 
 def fit(task: DegradationTask) -> Sequence[Dial]:
@@ -19,14 +19,18 @@ def fit(task: DegradationTask) -> Sequence[Dial]:
 
 
 def _turn(images: Tensor, strength: float, rows: Tensor) -> Tensor:
-    height, width = images.shape[-2:]
     # Squared, so that the first pixel of deviation has its share of the dial.
-    deviation = strength**2 * min(height, width)
+    return blurred(images, strength**2 * min(images.shape[-2:])).float()
+
+
+def blurred(images: Tensor, deviation: float) -> Tensor:
+    """Gaussian means around every pixel, in float64 where the device has it."""
+    height, width = images.shape[-2:]
     # One product with a matrix for each direction takes any deviation at the same cost. In float64, the last
     # bits (which depend on the batch) are too small to move a rounding to 8 bits.
     wider = images.to(wide(images.device))
     columns, lines = _weights(height, deviation, wider), _weights(width, deviation, wider)
-    return (columns @ wider @ lines.T).float()
+    return columns @ wider @ lines.T
 
 
 def _weights(side: int, deviation: float, like: Tensor) -> Tensor:
