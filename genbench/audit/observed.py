@@ -1,14 +1,14 @@
 """What statistics of the audit are made of: readings of one measure and truths of the networks, as arrays.
 
-C enters as y = ± log C (± C where the measure is a logarithm), with the sign that makes larger mean worse. Where a
-reading of a stressor is not positive, y is ± C in units of its median size, and statistics of ratios are replaced
-by those of ranks.
+C enters as y = ± log C (± C where the measure is a logarithm), with the sign that makes larger mean worse.
+Where a reading of a stressor is not positive, y is ± C in units of its median size, and statistics of ratios
+are replaced by those of ranks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -88,9 +88,10 @@ class Rows:
     reason: str
     """The commonest reason for that."""
 
-    def where(self, chosen: Callable[[Row], bool]) -> list[Row]:
-        """Those that meet a condition."""
-        return [row for row in self.rows if chosen(row)]
+    def where(self, **settings: Setting) -> list[Row]:
+        """Those with these settings."""
+        wanted = settings.items()
+        return [row for row in self.rows if wanted <= row.truth.settings.items()]
 
     def values(self, name: str) -> list[Setting]:
         """The values of a setting, in the order in which they come."""

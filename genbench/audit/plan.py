@@ -238,7 +238,7 @@ def _unpacked(pack: Pack, name: str, part: int) -> Cell:
 
 
 def _networks(setup: StackSetup, stack: Cell, truths: Cell) -> list[AuditNetwork]:
-    found = []
+    found: list[AuditNetwork] = []
     for rate, seed in setup.networks:
         for mark in setup.keep:
             settings: dict[str, Setting] = {**setup.settings, "rate": rate, "seed": seed}

@@ -1,4 +1,4 @@
-"""What the audit trains: the set-ups of every stressor, as data (000, in small, on digits of 8 × 8 pixels)."""
+"""What the audit trains: the set-ups of every stressor, as data (000 in small, on 8 × 8 digits)."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ STRESSORS: Mapping[str, Stressor] = {
     one.name: one
     for one in (
         Stressor(
-            "slope", "learning-curve slope", "Does its learning curve keep its slope, shape and level when the "
-            "optimizer changes?", "section 3, Fig. 1",
+            "slope", "learning-curve slope", "Does its learning curve keep slope, shape and level "
+            "whatever the optimizer?", "section 3, Fig. 1",
         ),
         Stressor(
-            "drift", "drift after interpolation", "Does it stay when training goes on and the error does not move?",
+            "drift", "drift after interpolation", "Does it stay when training goes on at equal error?",
             "section 4, Fig. 2",
         ),
         Stressor(
-            "hysteresis", "hysteresis", "Does it go the same way from one network, whichever optimizer goes on?",
+            "hysteresis", "hysteresis", "Does it go the same way whichever optimizer goes on from a network?",
             "section 4",
         ),
         Stressor(
@@ -54,7 +54,7 @@ STRESSORS: Mapping[str, Stressor] = {
             "tasks", "data-set swap", "Does it order tasks by their difficulty?", "section 5, Fig. 4",
         ),
         Stressor(
-            "pixels", "pixel permutation", "Does destroying the images move it more than training choices do?",
+            "pixels", "pixel permutation", "Does destroying images move it more than training choices do?",
             "App. G, Tables 4 and 5",
         ),
         Stressor(
@@ -62,7 +62,7 @@ STRESSORS: Mapping[str, Stressor] = {
             "section 6, Figs. S18 and S19",
         ),
         Stressor(
-            "spread", "spread at equal error", "Does it stay over rates, optimizers and stopping rules at equal error?",
+            "spread", "spread at equal error", "Does it stay at equal error, whatever the recipe?",
             "section 7, App. E: CMS and eCMS",
         ),
     )
@@ -98,8 +98,8 @@ class ExponentialSetup:
     """The runs of Exp++: (alpha, weight decay) of each."""
 
     schedules: Sequence[tuple[float, float]]
-    shape: AuditShape = AuditShape("fcn", 2, 48, "layer")
-    images: AuditImages = AuditImages("digits", 600)
+    shape: AuditShape
+    images: AuditImages
     rate: float = 0.1
     momentum: float = 0.9
     batch_size: int = 100
@@ -110,7 +110,9 @@ SCHEDULES = ExponentialSetup(
     (
         *((alpha, 0.0) for alpha in (1.0, 0.9, 0.86, 0.8)),
         *((alpha, 0.01) for alpha in (1.0, 0.99, 0.95, 0.88)),
-    )
+    ),
+    AuditShape("fcn", 2, 48, "layer"),
+    AuditImages("digits", 600),
 )
 
 _MOMENTUM_RATES: Mapping[str, Sequence[float]] = {"sgd": (0.01,), "adam": (0.01, 0.001)}

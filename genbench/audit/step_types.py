@@ -88,7 +88,7 @@ class StackInputs(_Inputs, frozen=True, kw_only=True):
 
 
 class ContinuedInputs(_Inputs, frozen=True, kw_only=True):
-    """Networks of another stack that are trained further from INTERPOLATION, by an optimizer without memory."""
+    """Networks of another stack, trained further from INTERPOLATION by an optimizer without memory."""
 
     chosen: list[int]
     """Which networks of that stack."""
@@ -98,7 +98,7 @@ class ContinuedInputs(_Inputs, frozen=True, kw_only=True):
 
 
 class ExponentialInputs(_Inputs, frozen=True, kw_only=True):
-    """Runs of SGD with the schedules of 000's Exp++, which all give one function (`genbench.audit.exponential`)."""
+    """Runs of SGD under the schedules of 000's Exp++ (`genbench.audit.exponential`)."""
 
     shape: AuditShape
     images: AuditImages
@@ -109,7 +109,7 @@ class ExponentialInputs(_Inputs, frozen=True, kw_only=True):
     init_seed: int
     order_seed: int
     schedules: list[tuple[float, float]]
-    """(alpha, weight decay) of every run; those with one weight decay have one function, that of alpha = 1."""
+    """(alpha, weight decay) of every run; those of one weight decay have the function of alpha = 1."""
 
 
 class KeptNetwork(Struct, frozen=True, kw_only=True):
