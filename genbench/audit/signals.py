@@ -108,7 +108,7 @@ def pixel_cases(rows: Rows, numbers: dict[str, float]) -> list[Case] | str:
             numbers[f"{net}: d_S"] = float(np.mean(order))
         pair = (plain[both[0]].label, own[both[0]].label)
         said = f"{net}: d_I = {signal:+.2f}, V = {spread:.2f}"
-        if spread > 0 and spread > signal:
+        if spread > 0 and spread > signal + noise / math.sqrt(len(both)):
             cases.append(
                 Case(
                     "fragile",

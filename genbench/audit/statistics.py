@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 FLOORS = 3.0
 """A change counts if it is larger than so many standard errors."""
 _LEAST_MARGIN = 0.03
-_RESAMPLES = 2000
+_RESAMPLES = 500
 _TRIFLE = 1e-9
 """Changes of y below this are rounding, whatever a measure says of its error."""
 
