@@ -15,6 +15,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "run": "genbench.cli.run:run",
     "plan": "genbench.cli.run:plan",
+    "audit": "genbench.cli.audit:audit",
     "read": "genbench.cli.read:read",
     "score": "genbench.cli.score:score",
     "judge": "genbench.cli.judge:judge",

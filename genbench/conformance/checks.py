@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 import torch
 
+from genbench.conformance.kit import INVARIANCE
 from genbench.conformance.networks import DEGENERATE, SAME_FUNCTION, convolutional
 from genbench.engine.value import finite_number
 from genbench.errors import NotApplicable
@@ -55,7 +56,7 @@ def checks() -> Iterator[tuple[str, str, Check]]:
         yield f"finite or not applicable: {name}", "contract", partial(_degenerate, name)
     yield "time and memory on a small network", "science", _cost
     for name in SAME_FUNCTION:
-        yield f"same function, {name}", "science", partial(_same_function, name)
+        yield f"{INVARIANCE}, {name}", "science", partial(_same_function, name)
 
 
 def _value(measure: Measure, subject: Subject) -> float:

@@ -11,7 +11,10 @@ from genbench.engine.ask import ProcessEnded, answers_of
 from genbench.engine.guard import Limits
 from genbench.plugin.registry import Source
 
-__all__ = ["CheckReport", "CheckRequest", "CheckResult", "run_checks"]
+__all__ = ["INVARIANCE", "CheckReport", "CheckRequest", "CheckResult", "run_checks"]
+
+INVARIANCE = "same function"
+"""How the names of the checks begin that read networks with one function: the invariance card."""
 
 
 class CheckRequest(Struct, frozen=True):
@@ -20,6 +23,8 @@ class CheckRequest(Struct, frozen=True):
     source: Source
     measure: str
     limits: Limits
+    only: str = ""
+    """How the names of the checks begin; empty for all."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +78,18 @@ def run_checks(
     measure: str,
     limits: Limits,
     told: Callable[[CheckResult], None] = lambda result: None,
+    *,
+    only: str = "",
 ) -> CheckReport:
-    """Run every check on `measure` of `source` in a fresh process; `told` hears of each result at once."""
+    """Run every check on `measure` of `source` in a fresh process; `told` hears of each result at once.
+
+    Parameters
+    ----------
+    only : how the names of the checks begin that are wanted, as INVARIANCE.
+    """
     results = []
     try:
-        request = CheckRequest(source, measure, limits)
+        request = CheckRequest(source, measure, limits, only)
         for result in answers_of("genbench.conformance.process", CheckResult, request):
             results.append(result)
             told(result)

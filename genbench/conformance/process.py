@@ -39,6 +39,8 @@ def main(parent: int) -> None:
         return run_guarded(work, limits)
 
     for title, kind, check in checks():
+        if not title.startswith(request.only):
+            continue
         result = _result(title, kind, guarded(check))
         print(msgspec.json.encode(result).decode(), flush=True)
 

@@ -108,7 +108,7 @@ class StackedNetworks:
             return convolve(given, weight, bias, layer.stride[0], int(layer.padding[0]))
         if isinstance(layer, nn.Linear) and weight is not None:
             return dense(given, weight, bias)
-        if isinstance(layer, nn.BatchNorm2d) and weight is not None and bias is not None:
+        if isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d)) and weight is not None and bias is not None:
             if training:
                 self.buffers[f"{name}.num_batches_tracked"] += 1
             return batch_norm(

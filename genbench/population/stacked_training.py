@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -16,7 +16,15 @@ from genbench.population.step_types import BlockRecipe, NetworkRecipe
 from genbench.subject.inputs import Inputs
 from genbench.subject.precision import wide
 
-__all__ = ["SCHEDULES", "STOPS", "BlockRecipe", "NetworkRecipe", "StackedTraining", "train_stacked"]
+__all__ = [
+    "SCHEDULES",
+    "STOPS",
+    "BlockRecipe",
+    "EpochEnd",
+    "NetworkRecipe",
+    "StackedTraining",
+    "train_stacked",
+]
 
 STOPS = ("cross_entropy", "accuracy", "epochs")
 SCHEDULES = ("constant", "cosine")
@@ -44,17 +52,35 @@ class StackedTraining:
         return {name: _column(getattr(self, name)) for name in names}
 
 
+@dataclass(frozen=True)
+class EpochEnd:
+    """Networks that are still trained, at the end of an epoch."""
+
+    epoch: int
+    """Counted from 1."""
+    networks: Sequence[int]
+    """Which they are; the lists below, and the stack, are in their order."""
+    stack: StackedNetworks
+    loss: Sequence[float]
+    accuracy: Sequence[float]
+
+
 def train_stacked(
     networks: Sequence[nn.Module],
     images: Tensor | Inputs,
     labels: Tensor,
     block: BlockRecipe,
     recipes: Sequence[NetworkRecipe],
+    watch: Callable[[EpochEnd], None] = lambda end: None,
 ) -> list[StackedTraining]:
     """Train copies of `networks` on the same examples, each in an order of its own.
 
     A network that meets its stopping rule, or whose loss is no number any more, leaves the stack. All are
     trained on the device of `images` and `labels`; whatever is drawn is drawn on the CPU.
+
+    Parameters
+    ----------
+    watch : called after every epoch, for those who keep networks on their way.
     """
     stack = StackedNetworks(networks, images.device)
     optimizer = StackedOptimizer(
@@ -73,6 +99,7 @@ def train_stacked(
         )
         statistics = _epoch(stack, optimizer, images, labels, block.batch_size, generators, factor)
         losses, accuracies = _measured(stack, images, labels)
+        watch(EpochEnd(epoch + 1, tuple(active), stack, losses, accuracies))
         staying = []
         for place, network in enumerate(active):
             history = histories[network]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from genbench.engine.scheduler import Progress
 
-__all__ = ["make_progress"]
+__all__ = ["cell_progress", "make_progress"]
 
 _QUIET_SECONDS = 5.0
 
@@ -30,6 +30,13 @@ def make_progress(
 ) -> Iterator[Progress]:
     """Say what will be done and how long it will take, then show the display that fits standard error."""
     print(_headline(plan), estimate(plan, store, jobs).sentence(), sep="\n", file=sys.stderr)
+    with cell_progress(quiet=quiet) as progress:
+        yield progress
+
+
+@contextmanager
+def cell_progress(*, quiet: bool = False) -> Iterator[Progress]:
+    """The display that fits standard error, of cells that belong to no run of a suite."""
     if sys.stderr.isatty() and not quiet:
         with _Bars() as bars:
             yield bars
