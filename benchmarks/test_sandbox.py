@@ -20,13 +20,14 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from torch import nn
 
 import genbench
-from genbench.engine import sandbox
 from genbench.engine.cells import Limits
 from genbench.engine.host import ReadingHost
 from genbench.engine.messages import Reading
 from genbench.plugin.registry import BUILT_IN, Source
+from genbench.sealing.seal import missing
+from genbench.sealing.visible import visible
 
-pytestmark = pytest.mark.skipif(bool(sandbox.missing()), reason="no sandbox here")
+pytestmark = pytest.mark.skipif(bool(missing()), reason="no sandbox here")
 
 OWN = Source(BUILT_IN, "genbench", module="genbench.plugin.builtin")
 LIMITS = Limits(60, 2**30)
@@ -107,7 +108,7 @@ def test_a_worker(subject: genbench.Subject, benchmark: BenchmarkFixture) -> Non
     """What a worker finds out and tells the kernel before its first reading."""
 
     def start() -> None:
-        sandbox.visible.cache_clear()
+        visible.cache_clear()
         host = ReadingHost(Path(tempfile.mkdtemp()), subject._network)
         assert host._sealing(LIMITS) is not None
 

@@ -19,13 +19,14 @@ import pytest
 from probes import CALLS, GOT_THROUGH, NOTHING_TO_TAKE, REFUSED, SEALED, STATUSES, write_network, write_probes
 
 import genbench.suites
-from genbench.engine import landlock, sandbox
 from genbench.engine.cells import Limits, Outcome, Status
 from genbench.engine.host import ReadingHost
 from genbench.engine.messages import NetworkPlace, Reading
 from genbench.plugin.registry import BUILT_IN, Source, load_registry
+from genbench.sealing import landlock, seccomp
+from genbench.sealing.seal import missing
 
-pytestmark = pytest.mark.skipif(bool(sandbox.missing()), reason=f"no sandbox here: {sandbox.missing()}")
+pytestmark = pytest.mark.skipif(bool(missing()), reason=f"no sandbox here: {missing()}")
 
 PACKS = Path(genbench.suites.__file__).parent / "packs"
 OWN = Source(BUILT_IN, "genbench", module="genbench.plugin.builtin")
@@ -264,15 +265,13 @@ def test_a_slow_import_is_not_the_time_of_a_reading(tmp_path) -> None:
 
 def test_where_the_kernel_has_no_landlock_readings_say_so(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(landlock, "abi", lambda: 0)
-    assert "no Landlock" in sandbox.missing()
+    assert "no Landlock" in missing()
     with a_host(tmp_path) as host:
         found = read(host, plugin(tmp_path), ["instant"])["instant"]
     assert (found.value, found.cost.sandbox) == (1.0, "none")
 
 
 def test_both_architectures_have_a_filter_that_the_kernel_could_take() -> None:
-    from genbench.engine import seccomp
-
     for machine in ("x86_64", "aarch64"):
         for strength in ("reading", "plugin"):
             program = seccomp._program(strength, machine, 4711)
@@ -282,8 +281,6 @@ def test_both_architectures_have_a_filter_that_the_kernel_could_take() -> None:
 
 def test_filters_refuse_by_number_and_argument() -> None:
     """Every program run by hand, as the kernel does, on calls of both architectures."""
-    from genbench.engine import seccomp
-
     names = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
     read_, socket_, clone, kill, mmap_ = (0, 63), (41, 198), (56, 220), (62, 129), (9, 222)
     for column, machine in enumerate(names):

@@ -75,8 +75,9 @@ def _machine() -> Finding:
 
 
 def _sandbox() -> Finding:
-    from genbench.engine.landlock import abi
-    from genbench.engine.sandbox import SEALED, missing, unsealed_signals
+    from genbench.engine.sandbox import SEALED
+    from genbench.sealing.landlock import abi
+    from genbench.sealing.seal import missing, unsealed_signals
 
     if lacking := missing():
         detail = f"none: {lacking}; readings see this user's files, and no board calls them reproduced"

@@ -41,7 +41,7 @@ class Execution:
         from genbench.engine.cells import Limits
         from genbench.engine.compute import Compute, use
         from genbench.engine.devices import choose_device
-        from genbench.engine.sandbox import missing
+        from genbench.sealing.seal import missing
 
         device = choose_device(self.device)
         if self.device != "cpu":

@@ -49,13 +49,14 @@ from genbench.engine.messages import (
 )
 from genbench.engine.plugin_process import PluginProcess
 from genbench.engine.readings import READING
-from genbench.engine.sandbox import NOT_SEALED, SEALED, Seal, emptied, missing
+from genbench.engine.sandbox import NOT_SEALED, SEALED, emptied, reading_seal, sealing_of
 from genbench.engine.steps import load_named
 from genbench.engine.store import store_around
 from genbench.engine.works import OwnReadings, compute_for_plugins, load_network, step_work, take_plugins
 from genbench.errors import described
 from genbench.plugin.contract import Measure
-from genbench.plugin.registry import BUILT_IN, Source, source_measures
+from genbench.plugin.registry import BUILT_IN, Source, load_registry, source_measures
+from genbench.sealing.seal import Seal, missing
 from genbench.subject.part_messages import PartReply, PartRequest
 from genbench.subject.parts import Kept, part_label, save_part, seed_globals
 from genbench.subject.subject import TrainedNetwork
@@ -121,6 +122,7 @@ class ReadingHost:
             self._refusals.clear()
             if place.loader:
                 load_named(place.loader)  # imported here, once, for all that is forked from here
+                load_registry()  # a loader may ask it, where nothing can be found out any more
 
     def network(self) -> TrainedNetwork:
         """The network that is held, on the CPU."""
@@ -144,13 +146,13 @@ class ReadingHost:
     def _sealing(self, limits: Limits) -> Sealing | None:
         """How children of this process that run genbench's own code are sealed; None if they are not."""
         self._seal = self._seal or self._new_seal(self._private, limits)
-        return None if self._seal is None else self._seal.child
+        return None if self._seal is None else sealing_of(self._seal)
 
     def _new_seal(self, private: Path, limits: Limits, source: Source | None = None) -> Seal | None:
         if not limits.sandbox or starts_fresh(limits.compute) or missing():
             return None
         code = [Path(source.module)] if source is not None and source.kind == "file" else []
-        return Seal(self._given.folder, private, self._store, limits.compute, code)
+        return reading_seal(self._given.folder, private, self._store, limits.compute, code)
 
     @contextlib.contextmanager
     def _sealed(self, private: Path, limits: Limits, source: Source) -> Iterator[Seal | None]:
@@ -244,7 +246,7 @@ class ReadingHost:
         fresh = ReadingsWork(source, self._place, self._part_seed, [reading], shared=False)
         private = Path(tempfile.mkdtemp(dir=self.scratch))
         with self._sealed(private, limits, source) as seal:
-            sealing = None if seal is None else seal.child
+            sealing = None if seal is None else sealing_of(seal)
             forked = partial(work, self.network())
             ((_, outcome),) = run_work(fresh, lambda: [forked], limits, self._answer, seal=sealing)
         return outcome

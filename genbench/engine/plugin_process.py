@@ -45,11 +45,12 @@ from genbench.engine.processes import (
     processor_seconds,
     resident,
 )
-from genbench.engine.sandbox import Seal, close_reading_of_plugin, emptied, size_of
+from genbench.engine.sandbox import close_plugin, emptied, size_of
 from genbench.engine.works import compute_shared, load_network, take_plugins
 from genbench.errors import described
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Source, source_measures
+from genbench.sealing.seal import Seal, close_further
 from genbench.subject.part_messages import PartReply, PartRequest
 from genbench.subject.subject import TrainedNetwork
 
@@ -218,8 +219,8 @@ def _serve(
         sealing = None
         if seal is not None:
             keep_status_open()
-            seal.close_plugin()
-            sealing = Sealing(partial(close_reading_of_plugin, seal.private), seal.private)
+            close_plugin(seal)
+            sealing = Sealing(partial(close_further, seal.private), seal.private)
         limit_memory(limits.memory)
         measures = source_measures(source, prepare=True)
         flush()  # what the import left unsaid is no reading's

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from genbench.errors import UserError
 from genbench.plugin.offers import Availability, BackboneRequest
+from genbench.sealing.visible import is_there
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -29,7 +30,6 @@ __all__ = [
     "fit_state",
     "hub_cached",
     "import_library",
-    "is_there",
     "on_cpu",
     "published_size",
     "read_state",
@@ -151,14 +151,6 @@ def weight_folders() -> list[Path]:
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
     folders = [torch_checkpoint("any").parent, Path(named or hub)]
     return [folder for folder in (one.expanduser() for one in folders) if is_there(folder)]
-
-
-def is_there(path: Path) -> bool:
-    """Whether this user can see that it exists."""
-    try:
-        return path.exists()
-    except PermissionError:
-        return False
 
 
 def hub_cached(repository: str, names: Iterable[str]) -> list[Path]:
