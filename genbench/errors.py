@@ -10,6 +10,7 @@ __all__ = [
     "UserError",
     "described",
     "one_line",
+    "printable",
 ]
 
 
@@ -35,6 +36,17 @@ class NotApplicable(Exception):
 
 class GenbenchWarning(UserWarning):
     """Something a user should know that does not stop the work."""
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """`text` with every character that could steer a terminal shown as "�".
+
+    Parameters
+    ----------
+    lines : whether line ends and tabs may stay.
+    """
+    kept = "\n\t" if lines else ""
+    return "".join(c if c.isprintable() or c in kept else "�" for c in text)
 
 
 def one_line(text: str, limit: int = 300) -> str:

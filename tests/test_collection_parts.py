@@ -28,7 +28,7 @@ from genbench.collection.steps import load_network
 from genbench.collection.training_data import prepared_images
 from genbench.collection.weight_files import read_weights
 from genbench.engine.steps import load_step
-from genbench.engine.store import _write_sealed
+from genbench.engine.store import write_sealed
 from genbench.errors import UserError
 from genbench.plugin.offers import DataRequest
 from genbench.plugin.registry import find_measure, load_registry
@@ -57,7 +57,7 @@ def taken(suite, tmp_path):
             folders[name].mkdir(parents=True)
             inputs = {**cell.inputs, "how": dict(cell.how)}
             result = load_step(cell.step.function, inputs)(inputs, folders, folders[name])
-            _write_sealed(folders[name] / "manifest.json", {"result": result})
+            write_sealed(folders[name] / "manifest.json", {"result": result})
         return folders["network"], folders["training"], result
 
     return take

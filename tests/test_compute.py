@@ -20,7 +20,7 @@ from genbench.engine.compute import Compute, autocast, compute_device, use
 from genbench.engine.devices import CONTEXT_BYTES, Device, Devices, at_once, choose_device
 from genbench.engine.guard import run_guarded
 from genbench.engine.guarded import _is_memory
-from genbench.engine.store import Store, _write_sealed
+from genbench.engine.store import Store, write_sealed
 from genbench.errors import UserError
 from genbench.leaderboard import recompute, tolerance
 from genbench.leaderboard.tolerance import TOLERANCE
@@ -177,7 +177,7 @@ def test_a_store_keeps_where_a_cell_was_computed(tmp_path) -> None:
         store.commit(cell, Outcome(Status.OK, cost=cost), {})
         assert store.read(cell.key).cost == cost
         old = {"seconds": 1.0, "shared_seconds": 2.0, "peak_bytes": 3}
-        _write_sealed(store.folder(cell.key) / "cost.json", {"cost": old, "provenance": {}})
+        write_sealed(store.folder(cell.key) / "cost.json", {"cost": old, "provenance": {}})
         assert store.read(cell.key).cost == Cost(1.0, 2.0, 3, "cpu", 1)
 
 

@@ -23,7 +23,7 @@ from genbench.data.corruptions import CORRUPTIONS, corrupt
 from genbench.engine.cells import Outcome, Status
 from genbench.engine.compute import Compute, current, use
 from genbench.engine.steps import load_step
-from genbench.engine.store import Store, _write_sealed, read_manifest
+from genbench.engine.store import Store, read_manifest, write_sealed
 from genbench.plugin.offers import DegradationTask
 from genbench.plugin.registry import load_registry
 from genbench.population import blocks, layers
@@ -295,12 +295,12 @@ def test_cube(tmp_path: Path) -> None:
         right = torch.zeros(2, 1, 4, dtype=torch.uint8)
         save_file({**values, "training_error": values["gap"][:, 0].clone(), "right": right},
                   parents[name] / "evidence.safetensors")  # fmt: skip
-        _write_sealed(parents[name] / "manifest.json", {"result": {"weights": weights}})
+        write_sealed(parents[name] / "manifest.json", {"result": {"weights": weights}})
     save_file({"labels": torch.tensor([0, 1, 2, 0])}, parents["heldout"] / "images.safetensors")
     known = {"images": 4, "class_names": ["x", "y", "z"], "data_hash": "h", "shape": [1, 2, 2]}
-    _write_sealed(parents["heldout"] / "manifest.json", {"result": known})
+    write_sealed(parents["heldout"] / "manifest.json", {"result": known})
     recipe = [{"ssim": 1.0, "dial": "d", "strength": 0.0, "achieved": 1.0}]
-    _write_sealed(parents["noise"] / "manifest.json", {"result": {"recipe": recipe}})
+    write_sealed(parents["noise"] / "manifest.json", {"result": {"recipe": recipe}})
     inputs = CubeInputs(
         step=1, suite="s", quick=False, family="f", backbones=["a", "b"], seen=2, zero_shot=[0, 1],
         ssim=[1.0], dataset="d", settings={},

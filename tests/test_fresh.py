@@ -150,7 +150,7 @@ def test_a_step_gives_the_same_result_and_files(fresh, tmp_path, monkeypatch) ->
 
     def step() -> Outcome:
         task = Task(
-            "key", "steps_of_a_test:double", {"number": 21}, {}, {}, {"before": "/a/folder"}, str(tmp_path)
+            "key", "steps_of_a_test:double", {"number": 21}, {}, {"before": "/a/folder"}, str(tmp_path)
         )
         ((_, outcome),) = run_work(StepWork(task), lambda: [step_work(task)], LIMITS)
         written.append((tmp_path / "found.json").read_text())

@@ -110,6 +110,7 @@ def test_a_measure_s_process_maps_no_held_out_file(run, tmp_path, tiny_suite) ->
     """The evidence is computed by the same worker, and yet a measure finds no trace of it."""
     plan = plan_population(load_suite(str(tiny_suite)))
     hidden = [cell.key for cell in (plan.heldout_data, *plan.blocks, *plan.truths)]
+    labels = [network.label for network in plan.networks]
     (tmp_path / "spy.py").write_text(
         "import genbench\n"
         "@genbench.measure\ndef spy(subject):\n    'Looks around.'\n"
@@ -122,7 +123,18 @@ def test_a_measure_s_process_maps_no_held_out_file(run, tmp_path, tiny_suite) ->
         "    import gc, torch\n"
         "    sizes = {len(o) for o in gc.get_objects() if isinstance(o, torch.Tensor) and o.ndim == 4}\n"
         "    assert 719 not in sizes, sizes\n"
+        "    import sys\n"
+        "    frame, texts = sys._getframe(), []\n"
+        "    while frame: texts.append(repr(frame.f_locals)); frame = frame.f_back\n"
+        "    texts += [repr(o) for o in gc.get_objects() if type(o) in (dict, list, tuple) and len(o) < 30\n"
+        "              and any(type(v) is str for v in (o.values() if type(o) is dict else o))]\n"
+        f"    labels = {labels}\n"
+        "    assert subject.name == 'network'\n"
+        "    mine = [t for t in texts for label in labels if label in t and 'labels' not in t]\n"
+        "    assert not mine, mine[:3]\n"
         "    return 1.0\n"
     )
-    result = run("run", "--measure", "./spy.py", "--suite", tiny_suite, "--json", "--jobs", "1")
+    # Without the sandbox, which would not even let it look.
+    words = ("--suite", tiny_suite, "--json", "--jobs", "1", "--no-sandbox")
+    result = run("run", "--measure", "./spy.py", *words)
     assert result.returncode == 0, result.stdout + result.stderr

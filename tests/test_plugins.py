@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from genbench.errors import UserError
-from genbench.plugin import hookspecs
+from genbench.plugin import described, hookspecs
 from genbench.plugin.registry import Registry, find_measure, load_registry, unknown_name
+from genbench.sealing.seal import missing
 
 GOOD = """
 import genbench
@@ -107,14 +109,56 @@ def test_broken_plugins_are_listed_with_the_reason_and_stop_nothing(run, site) -
         assert any(reason in problem for problem in reports[name]["problems"]), reports[name]["problems"]
     assert reports["zz_good"]["ok"]
     assert reports["genbench"]["ok"]
-    names = {m["name"] for m in json.loads(run("measures", "--json", env=with_site(site)).stdout)}
-    assert {"good_one", "path_norm"} <= names
+    listed = json.loads(run("measures", "--json", env=with_site(site)).stdout)
+    sources = {one["name"]: one["source"] for one in listed}
+    assert {"good_one", "path_norm"} <= sources.keys()
     # The built-in stays what it was.
-    shown = json.loads(run("measures", "path_norm", "--json", env=with_site(site)).stdout)
-    assert shown[0]["source"] == "built-in"
+    assert sources["path_norm"] == "built-in"
     text = run("plugins", env=with_site(site))
     assert "Traceback" in text.stdout
     assert "a_package_that_is_not_there" in text.stdout
+
+
+HOSTILE_IMPORTS = {
+    "leaves": ("import os; os._exit(0)", "ended the process that asked it (exit code 0)"),
+    "crashes": ("import ctypes; ctypes.string_at(0)", "ended the process that asked it (signal 11)"),
+    "interrupts": ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+    "hangs": ("import time; time.sleep(600)", "did not end within 3 s"),
+    "forges": (
+        "import os\nfor n in range(3, 20):\n    try: os.write(n, b'forged\\n')\n    except OSError: pass\n"
+        "os._exit(0)",
+        "no description",
+    ),
+    "steals": ("open('/etc/passwd').read()", "Permission denied"),
+    "steers": ("raise ValueError('\x1b[2J\x1b]0;owned\x07')", "ValueError: \ufffd[2J\ufffd]0;owned\ufffd"),
+}
+
+
+def test_an_import_hurts_the_process_that_was_asked_and_no_other(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(described, "_SECONDS", 3.0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    if missing():
+        HOSTILE_IMPORTS.pop("steals")
+    for name, (body, words) in HOSTILE_IMPORTS.items():
+        file = tmp_path / f"{name}.py"
+        file.write_text(body)
+        with pytest.raises(UserError, match=re.escape(words)):
+            find_measure(str(file))
+    assert not (tmp_path / "cache").exists(), "a failure is never kept"
+
+
+def test_a_plugin_is_asked_once_and_its_code_stays_elsewhere(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = tmp_path / "patches.py"
+    file.write_text("import json\njson.dumps = None\nprint('\x1b[2J')\n" + GOOD)
+    (entry,) = find_measure(str(file))
+    assert entry.item.summary == entry.item.description == "A good measure."
+    assert json.dumps is not None
+    assert not any("patches" in name for name in sys.modules)
+    with pytest.raises(RuntimeError, match="sealed processes alone"):
+        entry.item(None)
+    monkeypatch.delattr(described, "_ask")
+    assert find_measure(str(file))[0].item.info == entry.item.info
 
 
 def test_two_packages_with_one_name_are_an_error_that_names_both(run, site) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,7 +141,8 @@ def test_a_shared_part_is_computed_once_in_a_trip(subject, tmp_path, monkeypatch
     def second(subject) -> float:
         return subject.margin()
 
-    found = trip(subject, tmp_path, [first, second])
+    # Without the sandbox, which would keep the log from being written.
+    found = trip(subject, tmp_path, [first, second], replace(LIMITS, sandbox=False))
     assert found["first"].value == found["second"].value == expected
     assert sorted(log.read_text().split()) == ["logits", "margins"]
     assert found["second"].cost.shared_seconds == found["first"].cost.shared_seconds > 0

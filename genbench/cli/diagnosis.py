@@ -41,6 +41,7 @@ def examine(store: Path) -> Iterator[Finding]:
     yield _python()
     yield _platform()
     yield _machine()
+    yield _sandbox()
     yield from _packages()
     yield from _libraries()
     yield from _plugins()
@@ -71,6 +72,22 @@ def _machine() -> Finding:
         f"({memory.available / 2**30:.0f} GiB free)"
     )
     return Finding("machine", "ok" if memory.available > 2**31 else "note", detail)
+
+
+def _sandbox() -> Finding:
+    from genbench.engine.sandbox import SEALED
+    from genbench.sealing.landlock import abi
+    from genbench.sealing.seal import missing, unsealed_signals
+
+    if lacking := missing():
+        detail = f"none: {lacking}; readings see this user's files, and no board calls them reproduced"
+        return Finding("sandbox of readings", "note", detail)
+    detail = f"{SEALED}, Landlock version {abi()}"
+    if unsealed_signals():
+        # Readings cannot, by seccomp.
+        detail += "; a plugin could send signals while it is imported (Linux 6.12 or later prevents it)"
+        return Finding("sandbox of readings", "note", detail)
+    return Finding("sandbox of readings", "ok", detail)
 
 
 def _packages() -> Iterator[Finding]:

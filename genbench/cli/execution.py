@@ -30,6 +30,8 @@ class Execution:
     timeout: float = 600.0
     memory: str | None = None
     executor: str = "local"
+    no_sandbox: bool = False
+    takes_readings: bool = False
 
     def settle(self) -> RunOptions:
         """Look for the device, and compute so from now on; says which device it is unless that is plain.
@@ -39,16 +41,20 @@ class Execution:
         from genbench.engine.cells import Limits
         from genbench.engine.compute import Compute, use
         from genbench.engine.devices import choose_device
+        from genbench.sealing.seal import missing
 
         device = choose_device(self.device)
         if self.device != "cpu":
             click.echo(f"device: {device}", err=True)
+        problem = "--no-sandbox" if self.no_sandbox else missing()
+        if problem and self.takes_readings:
+            click.echo(f"readings are not sealed: {problem}; no board calls them reproduced", err=True)
         jobs, threads = workers_and_threads(self.jobs, self.threads)
         compute = Compute(device.name, threads, self.autocast)
         use(compute)
         return {
             "jobs": jobs,
-            "limits": Limits(self.timeout, parse_memory(self.memory), compute),
+            "limits": Limits(self.timeout, parse_memory(self.memory), compute, not self.no_sandbox),
             "executor": self.executor,
             "device_free": device.free,
         }
@@ -80,6 +86,10 @@ _WORKERS = (
 )  # fmt: skip
 _LIMITS = (
     click.option(
+        "--no-sandbox", is_flag=True,
+        help="Let readings see files, network and processes, to debug them; their records say so.",
+    ),
+    click.option(
         "--memory", metavar="SIZE",
         help="Memory limit of one cell, as 4G or 500M.  [default: half the machine]",
     ),
@@ -92,7 +102,7 @@ _EXECUTOR = click.option("--executor", default="local", show_default=True, help=
 
 
 def execution_options(function: F) -> F:
-    """Add `--jobs`, `--device`, `--threads`, `--autocast`, `--timeout`, `--memory` and `--executor`.
+    """Add `--jobs`, `--device`, `--threads`, `--autocast`, `--executor` and the limits of a reading.
 
     The command gets one argument `execution` in their place.
     """
@@ -109,13 +119,16 @@ def worker_options(function: F) -> F:
     return _with(function, _WORKERS)
 
 
+_OF_LIMITS = ("timeout", "memory", "executor", "no_sandbox")
+
+
 def _with(function: F, options: tuple[Callable[[F], F], ...]) -> F:
     @wraps(function)
     def command(
         *args: Any, jobs: int | None, device: str, threads: int | None, autocast: bool, **others: Any
     ) -> Any:
-        limits = {name: others.pop(name) for name in ("timeout", "memory", "executor") if name in others}
-        execution = Execution(jobs, device, threads, autocast, **limits)
+        limits = {name: others.pop(name) for name in _OF_LIMITS if name in others}
+        execution = Execution(jobs, device, threads, autocast, **limits, takes_readings=bool(limits))
         return function(*args, execution=execution, **others)
 
     decorated: Any = command

@@ -171,6 +171,8 @@ class Limits:
     """Bytes, on top of what the process holds before the cell's own code starts; of a GPU, the same again."""
     compute: Compute = _ONE_THREAD
     """Its device and its threads."""
+    sandbox: bool = True
+    """Whether readings are sealed where the kernel can do it."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,8 @@ class Cost:
     device: str = "cpu"
     """Where it was computed: the type of the device and, of a GPU, its name."""
     threads: int = 1
+    sandbox: str = "none"
+    """What kept a reading from all but its network: "landlock+seccomp", or nothing."""
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
-import psutil
 
 from genbench.engine.cells import Cost, Limits, Outcome, Status
 from genbench.engine.compute import start_seconds, starts_fresh
-from genbench.engine.guarded import Ask, Work, die_with_parent, run_child
+from genbench.engine.guarded import Ask, Sealing, Work, data_held, die_with_parent, run_child
 from genbench.engine.messages import Begun, Done, Fresh, FreshWork, ReadingsWork, line, parse
+from genbench.engine.processes import adopt_orphans, children, end_others, family, memory_of
+from genbench.engine.sandbox import NOT_SEALED, SEALED, size_of
 from genbench.subject.part_messages import PartReply, PartRequest
 
 __all__ = [
@@ -45,7 +46,9 @@ _PIPE_READS = 4
 _POLL_SECONDS = 0.1
 """Between two looks at a child's own memory: one small file of /proc."""
 _FAMILY_SECONDS = 3.0
-"""Between two looks at the memory of its children too, for which all processes of the machine are asked."""
+"""Between two looks at the memory of its children too, and at what it wrote to its private folder."""
+_START_SECONDS = 60.0
+"""For a child to get ready on a machine that is busy; the clock of its work starts with its work."""
 
 Answer = Callable[[PartRequest], PartReply]
 """Gives a child the shared part it asks for."""
@@ -63,11 +66,12 @@ def run_work(
     limits: Limits,
     answer: Answer | None = None,
     learn: Callable[[list[str]], None] | None = None,
+    seal: Sealing | None = None,
 ) -> Iterator[tuple[int, Outcome]]:
     """As `run_pieces`: what `forked` gives or, where the device needs it, the same in a fresh process."""
     if starts_fresh(limits.compute):
         return _run_fresh(fresh, limits, answer)
-    return run_pieces(forked(), limits, answer, learn)
+    return run_pieces(forked(), limits, answer, learn, seal)
 
 
 def run_pieces(
@@ -75,6 +79,7 @@ def run_pieces(
     limits: Limits,
     answer: Answer | None = None,
     learn: Callable[[list[str]], None] | None = None,
+    seal: Sealing | None = None,
 ) -> Iterator[tuple[int, Outcome]]:
     """Run pieces of work one after another in one fork of this process; (piece, outcome) as each ends.
 
@@ -84,18 +89,25 @@ def run_pieces(
     Parameters
     ----------
     learn : told the names of modules that a piece imported, so that the next fork may have them.
+    seal : how the fork gives up all but what a reading may see.
     """
+    adopt_orphans()
+    held, others = data_held(), children(os.getpid())
     started = time.perf_counter()
     ours, theirs = socket.socketpair()
     output_read, output_write = os.pipe()
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        run_child(lambda: pieces, limits, theirs.detach(), output_write, parent, learn=learn is not None)
+        channel, learns = theirs.detach(), learn is not None
+        run_child(lambda: pieces, limits, channel, output_write, parent, learn=learns, seal=seal, held=held)
     theirs.close()
     os.close(output_write)
-    watch = _Watch(pid, ours, output_read, limits, started, answer)
-    yield from _outcomes(watch, len(pieces), learn)
+    watch = _Watch(pid, ours, output_read, limits, started, answer, seal=seal)
+    try:
+        yield from _outcomes(watch, len(pieces), learn)
+    finally:
+        end_others(others)
 
 
 def _run_fresh(work: FreshWork, limits: Limits, answer: Answer | None) -> Iterator[tuple[int, Outcome]]:
@@ -133,7 +145,7 @@ def _outcomes(
             reaped = True
             wait_status, peak = _reap(watch.pid)
             watch.drain_rest()
-            status, reason = verdict or _death(wait_status, watch.tail())
+            status, reason = verdict or watch.forged() or _death(wait_status, watch.tail())
             yield place, Outcome(status, reason, cost=watch.cost(watch.seconds(), peak), output=watch.tail())
             return
     finally:
@@ -155,18 +167,22 @@ class _Watch:
         answer: Answer | None,
         *,
         fresh: bool = False,
+        seal: Sealing | None = None,
     ) -> None:
         self.pid = pid
         self._fresh = fresh
+        self._seal = seal
         self._channel = channel
         self._output = output
         self._limits = limits
         self._answer = answer
         self._kept = b""
         self._inbox = b""
+        self._forged = False
+        self._last_begun = -1
         self._begin(started)
+        self._deadline += max(start_seconds(limits.compute), _START_SECONDS)
         if fresh:
-            self._deadline += start_seconds(limits.compute)
             self._base = sys.maxsize  # its work has not begun
         self._selector = selectors.DefaultSelector()
         self._selector.register(channel, selectors.EVENT_READ)
@@ -178,8 +194,18 @@ class _Watch:
         self._began = now
         self._deadline = now + self._limits.seconds
         self._answering = 0.0
-        self._base = _own_memory(self.pid)
+        self._base = memory_of(self.pid)
         self._family_at = now + _FAMILY_SECONDS
+
+    def _begun(self, piece: int) -> None:
+        """The child says that a piece begins; once, lest it give itself more time."""
+        if self._last_begun == piece:
+            return
+        self._last_begun = piece
+        if piece or self._fresh:
+            self._begin(time.perf_counter())
+        else:  # what it takes is counted from the fork, but not against its limit
+            self._deadline = time.perf_counter() + self._limits.seconds
 
     def go_on(self) -> None:
         """Let the next piece begin, now that all that this one printed was taken."""
@@ -231,15 +257,17 @@ class _Watch:
             try:
                 message = parse(text, Begun | Done | PartRequest)  # type: ignore[arg-type]
             except (msgspec.MsgspecError, UnicodeDecodeError):
-                return None, False  # the code under guard wrote to our channel
-            if isinstance(message, PartRequest):
+                self._forged = True  # the code under guard wrote to our channel
+                return None, False
+            if isinstance(message, PartRequest) and self._answer is not None:
                 self._reply(message)
-            elif message.piece != piece:
+            elif isinstance(message, PartRequest) or message.piece != piece:
+                self._forged = True
                 return None, False
             elif isinstance(message, Done):
                 return message, True
-            elif piece or self._fresh:  # the first began with the fork
-                self._begin(time.perf_counter())
+            else:
+                self._begun(piece)
         return None, len(self._inbox) < _MESSAGE_LIMIT
 
     def _reply(self, request: PartRequest) -> None:
@@ -258,12 +286,16 @@ class _Watch:
         cost = self.cost(seconds, done.peak_bytes, done.shared_seconds, done.device)
         return Outcome(done.status, done.reason, done.result, cost, self.tail())
 
+    def forged(self) -> tuple[Status, str] | None:
+        """What to say of a piece that spoke for genbench."""
+        return (Status.CRASHED, "its process sent something that is no answer") if self._forged else None
+
     def cost(self, seconds: float, peak: int, shared_seconds: float = 0.0, device: str = "") -> Cost:
         """What the piece took, and on what; `device`: what its process calls it."""
         compute = self._limits.compute
-        return Cost(
-            seconds, shared_seconds, peak, device or compute.device.partition(":")[0], compute.threads
-        )
+        device = device or compute.device.partition(":")[0]
+        sandbox = NOT_SEALED if self._seal is None else SEALED
+        return Cost(seconds, shared_seconds, peak, device, compute.threads, sandbox)
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -288,34 +320,16 @@ class _Watch:
     def _memory(self, now: float) -> int:
         """Resident bytes: of the child, and now and then of the processes it started as well."""
         if now < self._family_at:
-            return _own_memory(self.pid)
+            return memory_of(self.pid)
         self._family_at = now + _FAMILY_SECONDS
-        try:
-            process = psutil.Process(self.pid)
-            family = [process, *process.children(recursive=True)]
-            return sum(one.memory_info().rss for one in family)
-        except psutil.Error:
-            return 0
+        written = 0 if self._seal is None else size_of(self._seal.private)
+        return written + sum(map(memory_of, family(self.pid)))
 
     def close(self) -> None:
         """Close the child's descriptors."""
         self._selector.close()
         self._channel.close()
         os.close(self._output)
-
-
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-def _own_memory(pid: int) -> int:
-    """Resident bytes of one process; 0 if it is gone."""
-    try:
-        if not sys.platform.startswith("linux"):
-            return int(psutil.Process(pid).memory_info().rss)
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, IndexError, psutil.Error):
-        return 0
 
 
 def _reap(pid: int) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import faulthandler
 import os
 import resource
@@ -11,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,7 +26,19 @@ from genbench.engine.value import InvalidResult
 from genbench.errors import NotApplicable, described, one_line
 from genbench.subject.part_messages import PartReply, PartRequest
 
-__all__ = ["Ask", "Work", "cut_off", "die_with_parent", "flush", "limit_memory", "next_line", "run_child"]
+__all__ = [
+    "Ask",
+    "Sealing",
+    "Work",
+    "cut_off",
+    "data_held",
+    "die_with_parent",
+    "flush",
+    "keep_status_open",
+    "limit_memory",
+    "next_line",
+    "run_child",
+]
 
 Ask = Callable[[PartRequest], PartReply]
 """In the child: send a request to the parent, wait for its answer."""
@@ -35,6 +49,17 @@ Work = Callable[[Ask], Result | Found]
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 
 
+@dataclass(frozen=True)
+class Sealing:
+    """How a child gives up all but what a reading may see, and where it may write."""
+
+    close: Callable[[], None]
+    """Called in the child, before its work."""
+    private: Path
+    descriptor: int = -1
+    """Kept open until then."""
+
+
 def run_child(
     prepare: Callable[[], Sequence[Work]],
     limits: Limits,
@@ -43,19 +68,25 @@ def run_child(
     parent: int,
     *,
     learn: bool = False,
-    fresh: bool = False,
+    seal: Sealing | None = None,
+    held: int | None = None,
 ) -> None:
     """Be the child: run all pieces that `prepare` gives, then end the process.
 
     Parameters
     ----------
     learn : say which modules they imported.
-    fresh : say when the first begins: what was imported and loaded before is not its cost.
+    held : bytes of data that this process began with, where it cannot ask the kernel itself.
     """
     try:
-        cut_off(channel, output, parent)
+        cut_off(channel, output, parent, -1 if seal is None else seal.descriptor)
         begin(limits.compute, limits.memory)
         device = device_name(limits.compute.device)
+        if seal is not None:
+            if held is None:
+                keep_status_open()
+            seal.close()
+            _SEALED.append(True)
         pieces = prepare()
         ask = _asker(channel)
         known = len(sys.modules)
@@ -63,9 +94,8 @@ def run_child(
             if place:
                 next_line(channel)  # what the last piece printed was taken: now this one may print
                 _forget_peak()
-            if place or fresh:
-                _send(channel, Begun(place))
-            limit_memory(limits.memory)
+            limit_memory(limits.memory, held)
+            _send(channel, Begun(place))
             done = _attempt(place, work, ask)
             if device != "cpu":
                 done = msgspec.structs.replace(done, device=device)
@@ -99,14 +129,14 @@ _STREAMS: list[TextIO] = []
 """Of a process that was cut off before this one was forked from it: they write to whatever 0, 1 and 2 are."""
 
 
-def cut_off(channel: int, output: int, parent: int) -> None:
-    """Leave the parent's terminal, pipes and signals; die when it dies."""
+def cut_off(channel: int, output: int, parent: int, kept: int = -1) -> None:
+    """Leave the parent's terminal, pipes and signals, and all its descriptors but two; die when it dies."""
     os.setsid()
     die_with_parent(parent)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
-    _close_all_but(channel)
+    _close_all_but(channel, kept)
     if not _usable_streams():
         _STREAMS[:] = (
             open(0, closefd=False),  # noqa: SIM115
@@ -128,13 +158,17 @@ def _usable_streams() -> bool:
         return False
 
 
-def _close_all_but(channel: int) -> None:
+def _close_all_but(channel: int, other: int) -> None:
     """The parent's pipes are not the guarded code's business."""
-    close_range = getattr(_LIBC, "close_range", None)  # of Linux, one call for all
-    if close_range and not close_range(3, channel - 1, 0) and not close_range(channel + 1, _LAST, 0):
+    close_range = getattr(_LIBC, "close_range", None)  # of Linux, one call for all between two
+    kept = [2, *sorted({channel, other} - {-1})]
+    ends = [*(number - 1 for number in kept[1:]), _LAST]
+    if close_range and not any(
+        close_range(first + 1, last, 0) for first, last in zip(kept, ends, strict=True) if first != last
+    ):
         return
     for descriptor in [int(entry.name) for entry in Path("/dev/fd").iterdir()]:
-        if descriptor > 2 and descriptor != channel:
+        if descriptor > 2 and descriptor not in (channel, other):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
@@ -143,13 +177,23 @@ _LAST = ctypes.c_uint(-1)
 """The largest descriptor that there can be."""
 
 
-def limit_memory(memory: int) -> None:
-    """Let allocations beyond what is held now and `memory` fail in here, where they become a reason."""
+_TO_SAY_SO = 64 * 2**20
+"""Bytes beyond its limit for a process that can lift it no further, to say what became of it."""
+
+
+def limit_memory(memory: int, held: int | None = None) -> None:
+    """Let allocations beyond what is held now and `memory` fail in here, where they become a reason.
+
+    Parameters
+    ----------
+    held : what is held now, where nothing from outside watches this process; the limit is then for good.
+    """
     if not sys.platform.startswith("linux"):
         return  # the parent's watch on resident memory is all there is elsewhere
-    held = _own_status(b"\nVmData:")
+    wanted = memory + (_own_data() if held is None else held)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = held + memory
+    if held is not None and (hard == resource.RLIM_INFINITY or hard > wanted + _TO_SAY_SO):
+        hard = wanted + _TO_SAY_SO
     soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
@@ -160,26 +204,46 @@ def _lift_memory_limit() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
-def _own_status(name: bytes) -> int:
+_KEPT_OPEN: dict[str, int] = {}
+"""Files of this process in /proc, by name, which it cannot open any more once it is sealed."""
+_SEALED: list[bool] = []
+
+
+def keep_status_open() -> None:
+    """Before this process is sealed: have at hand what the kernel says of it."""
+    for name, mode in (("status", os.O_RDONLY), ("clear_refs", os.O_WRONLY)):
+        with contextlib.suppress(OSError):
+            _KEPT_OPEN[name] = os.open(f"/proc/self/{name}", mode)
+
+
+def data_held() -> int | None:
+    """Bytes of data of this process, to tell a child that cannot ask; None if a child can."""
+    return _own_data() if "status" in _KEPT_OPEN else None
+
+
+def _own_data() -> int:
     # Without Python's files: what a child touches, it copies.
-    status = os.open("/proc/self/status", os.O_RDONLY)
-    text = os.read(status, 1 << 14)
-    os.close(status)
+    kept = _KEPT_OPEN.get("status")
+    status = os.open("/proc/self/status", os.O_RDONLY) if kept is None else kept
+    text = os.pread(status, 1 << 14, 0)
+    if kept is None:
+        os.close(status)
+    name = b"\nVmData:"
     return int(text[text.index(name) + len(name) :].split(None, 1)[0]) * 1024
 
 
 def _forget_peak() -> None:
     """Let the largest resident memory be that of the next piece alone, where the kernel can forget."""
     with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+        if "clear_refs" in _KEPT_OPEN:
+            os.write(_KEPT_OPEN["clear_refs"], b"5")
+        else:
+            Path("/proc/self/clear_refs").write_text("5")
 
 
 def _peak() -> int:
-    try:
-        return _own_status(b"\nVmHWM:")
-    except OSError:  # no Linux, no file
-        scale = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+    scale = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 
 
 def _attempt(piece: int, work: Work, ask: Ask) -> Done:
@@ -201,7 +265,12 @@ def _attempt(piece: int, work: Work, ask: Ask) -> Done:
             reason = f"ran out of its memory limit: {described(problem)}"
             return Done(piece, Status.OUT_OF_MEMORY, reason, peak_bytes=_peak())
         traceback.print_exception(problem.with_traceback(trace))
-        return Done(piece, Status.FAILED, described(problem) + _where(trace), peak_bytes=_peak())
+        refused = isinstance(problem, OSError) and problem.errno in (errno.EPERM, errno.EACCES, errno.EXDEV)
+        why = _REFUSED if _SEALED and refused else ""
+        return Done(piece, Status.FAILED, described(problem) + _where(trace) + why, peak_bytes=_peak())
+
+
+_REFUSED = "; a reading is sealed: it has its network and its code, but no other files, network or processes"
 
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc", "out of memory")

@@ -24,8 +24,13 @@ import msgspec
 import torch
 from safetensors.torch import load_file
 
-from genbench.engine.cells import Limits, Outcome, Status
+from genbench.engine.answers import checked
+from genbench.engine.cells import Limits, Outcome, Result, Status
+from genbench.engine.compute import starts_fresh
+from genbench.engine.environment import restore_environment
+from genbench.engine.given import Given
 from genbench.engine.guard import Ask, Work, run_work
+from genbench.engine.guarded import Sealing
 from genbench.engine.messages import (
     Builder,
     Ended,
@@ -44,17 +49,22 @@ from genbench.engine.messages import (
 )
 from genbench.engine.plugin_process import PluginProcess
 from genbench.engine.readings import READING
+from genbench.engine.sandbox import NOT_SEALED, SEALED, emptied, reading_seal, sealing_of
 from genbench.engine.steps import load_named
+from genbench.engine.store import store_around
 from genbench.engine.works import OwnReadings, compute_for_plugins, load_network, step_work, take_plugins
 from genbench.errors import described
 from genbench.plugin.contract import Measure
-from genbench.plugin.registry import BUILT_IN, Source, source_measures
+from genbench.plugin.registry import BUILT_IN, Source, load_registry, source_measures
+from genbench.sealing.seal import Seal, missing
 from genbench.subject.part_messages import PartReply, PartRequest
 from genbench.subject.parts import Kept, part_label, save_part, seed_globals
 from genbench.subject.subject import TrainedNetwork
 
 __all__ = ["ReadingHost", "prepare_torch", "serve"]
 
+_NAME = "network"
+"""Of every network, to a reading."""
 _MOST_PLUGINS = 8
 """Processes of plugins that a host keeps; each holds what the plugin imports."""
 _ALONE_AGAIN = (Status.CRASHED, Status.OUT_OF_MEMORY)
@@ -71,7 +81,8 @@ class ReadingHost:
         part_seed: int = 0,
         builder: Builder | None = None,
     ) -> None:
-        self._scratch = scratch
+        self.scratch = scratch
+        self._store = store_around(scratch)
         self._held = held
         """A network in memory from the start, which no loader gives; `builder` gives it again."""
         self._place = NetworkPlace("", builder=builder)
@@ -85,17 +96,33 @@ class ReadingHost:
         """genbench's own."""
         self._plugins: dict[Source, PluginProcess] = {}
         self._unready: set[Source] = set()
+        self._given = Given(scratch / "given")
+        self._private = scratch / "own"
+        self._private.mkdir()
+        self._seal: Seal | None = None
+        self._networks = 0
+        self._group = ""
+        """Of the network that is held; no reading is told."""
 
     def hold(self, place: NetworkPlace, part_seed: int) -> None:
         """Read the network at `place` from now on; it is loaded when first needed."""
-        if place.group != self._place.group:
-            self._place = place if place.loader else msgspec.structs.replace(place, builder=self._builder)
+        if place.group != self._group:
+            self._group = ""
+            self._networks += 1
+            # Nothing that would tell which network this is.
+            self._place = msgspec.structs.replace(
+                place, group=str(self._networks), name=_NAME, folders=self._given.offer(place.folders)
+            )
+            if not place.loader:
+                self._place = msgspec.structs.replace(self._place, builder=self._builder)
+            self._group = place.group
             self._part_seed = part_seed
             self._network = self._held
             self._parts.clear()
             self._refusals.clear()
             if place.loader:
                 load_named(place.loader)  # imported here, once, for all that is forked from here
+                load_registry()  # a loader may ask it, where nothing can be found out any more
 
     def network(self) -> TrainedNetwork:
         """The network that is held, on the CPU."""
@@ -110,9 +137,32 @@ class ReadingHost:
     ) -> Iterator[tuple[str, Outcome]]:
         """(key, outcome) of measures of one plugin, or of genbench's own."""
         self._limits = limits
-        if source.kind == BUILT_IN:
-            return self._read_own(source, readings, limits)
-        return self._read_plugin(source, readings, limits)
+        read = self._read_own if source.kind == BUILT_IN else self._read_plugin
+        # Keys are hashes of what identifies a network too.
+        asked = [msgspec.structs.replace(one, key=str(place)) for place, one in enumerate(readings)]
+        for place, outcome in read(source, asked, limits):
+            yield readings[int(place)].key, checked(outcome)
+
+    def _sealing(self, limits: Limits) -> Sealing | None:
+        """How children of this process that run genbench's own code are sealed; None if they are not."""
+        self._seal = self._seal or self._new_seal(self._private, limits)
+        return None if self._seal is None else sealing_of(self._seal)
+
+    def _new_seal(self, private: Path, limits: Limits, source: Source | None = None) -> Seal | None:
+        if not limits.sandbox or starts_fresh(limits.compute) or missing():
+            return None
+        code = [Path(source.module)] if source is not None and source.kind == "file" else []
+        return reading_seal(self._given.folder, private, self._store, limits.compute, code)
+
+    @contextlib.contextmanager
+    def _sealed(self, private: Path, limits: Limits, source: Source) -> Iterator[Seal | None]:
+        """What a process that will import a plugin may see, for as long as it takes to start it."""
+        seal = self._new_seal(private, limits, source)
+        try:
+            yield seal
+        finally:
+            if seal is not None:
+                seal.forget()
 
     def close(self) -> None:
         """End the processes of plugins."""
@@ -129,13 +179,15 @@ class ReadingHost:
         while left:
             work = ReadingsWork(source, self._place, self._part_seed, left)
             ended = 0
-            for place, outcome in run_work(work, partial(self._own, source, left), limits, learn=_import):
+            forked, seal = partial(self._own, source, left), self._sealing(limits)
+            for place, outcome in run_work(work, forked, limits, learn=_import, seal=seal):
                 ended = place + 1
                 if len(left) > 1 and outcome.status in _ALONE_AGAIN:
                     suspects.append(left[place])
                 else:
                     yield left[place].key, outcome
             left = left[ended:]
+            emptied(self._private)
         for reading in suspects:
             yield from self._read_own(source, [reading], limits)
 
@@ -158,7 +210,9 @@ class ReadingHost:
                 left = left[1:]
                 continue
             for key, outcome in process.read(Order(self._place, self._part_seed, left, limits), self._answer):
-                yield key, outcome
+                # What it says of itself counts for nothing.
+                sandbox = SEALED if process.sealed else NOT_SEALED
+                yield key, replace(outcome, cost=replace(outcome.cost, sandbox=sandbox))
                 left = left[1:]
 
     def _plugin(self, source: Source, limits: Limits) -> PluginProcess | None:
@@ -169,13 +223,18 @@ class ReadingHost:
         if process is None or not process.alive:
             if len(self._plugins) >= _MOST_PLUGINS:
                 self._plugins.pop(next(iter(self._plugins))).close()
-            process = PluginProcess(source, limits, self._held)
+            process = self._start(source, limits)
         if not process.ready:
             process.close()
             self._unready.add(source)
             return None
         self._plugins[source] = process  # the last to be closed
         return process
+
+    def _start(self, source: Source, limits: Limits) -> PluginProcess:
+        private = Path(tempfile.mkdtemp(dir=self.scratch))
+        with self._sealed(private, limits, source) as seal:
+            return PluginProcess(source, limits, self._held, private, seal)
 
     def _read_importing(self, source: Source, reading: Reading, limits: Limits) -> Outcome:
         """The reading of a plugin that could not be imported: tried in its own child, to say why."""
@@ -185,7 +244,11 @@ class ReadingHost:
             return take_plugins(source_measures(source)[reading.measure], reading, network, ask, shared=False)
 
         fresh = ReadingsWork(source, self._place, self._part_seed, [reading], shared=False)
-        ((_, outcome),) = run_work(fresh, lambda: [partial(work, self.network())], limits, self._answer)
+        private = Path(tempfile.mkdtemp(dir=self.scratch))
+        with self._sealed(private, limits, source) as seal:
+            sealing = None if seal is None else sealing_of(seal)
+            forked = partial(work, self.network())
+            ((_, outcome),) = run_work(fresh, lambda: [forked], limits, self._answer, seal=sealing)
         return outcome
 
     # -- shared parts for plugins ----------------------------------------------------------------------------
@@ -200,20 +263,21 @@ class ReadingHost:
         if label in self._refusals:
             return PartReply(str(Status.NOT_APPLICABLE), self._refusals[label])
         part, seconds = self._parts[label]
-        file = self._scratch / "part.safetensors"
+        file = self._given.folder / "part.safetensors"
         save_part(part, file)
         return PartReply(str(Status.OK), file=str(file), seconds=seconds)
 
     def _compute(self, request: PartRequest) -> Outcome | None:
         """Compute a part into memory; the outcome if that failed."""
-        file = self._scratch / f"{time.time_ns()}.safetensors"
+        file = self._private / f"{time.time_ns()}.safetensors"
         work = PartWork(self._place, self._part_seed, request.name, dict(request.options), str(file))
 
         def here() -> list[Work]:
             return [partial(compute_for_plugins, self.network(), work, self._parts, self._refusals)]
 
-        limits = replace(self._limits, seconds=max(request.seconds_left, 0.0))
-        ((_, outcome),) = run_work(work, here, limits, self._answer)
+        # How much time is left is what the plugin's process says.
+        limits = replace(self._limits, seconds=min(max(request.seconds_left, 0.0), self._limits.seconds))
+        ((_, outcome),) = run_work(work, here, limits, self._answer, seal=self._sealing(limits))
         label = part_label(request.name, request.options)
         if outcome.status is Status.OK:
             part = {key: tensor.clone() for key, tensor in load_file(file).items()}
@@ -233,8 +297,17 @@ def _import(modules: Sequence[str]) -> None:
             import_module(name)
 
 
-def _run_step(task: Task, limits: Limits) -> Outcome:
-    ((_, outcome),) = run_work(StepWork(task), lambda: [step_work(task)], limits)
+def _run_step(task: Task, limits: Limits, scratch: Path) -> Outcome:
+    def work() -> list[Work]:
+        step = step_work(task)
+
+        def with_environment(ask: Ask) -> Result:
+            restore_environment(scratch)
+            return step(ask)
+
+        return [with_environment]
+
+    ((_, outcome),) = run_work(StepWork(task), work, limits)
     return outcome
 
 
@@ -244,7 +317,7 @@ def _run_readings(
     """Readings of one network and one plugin."""
     first = tasks[0]
     where = msgspec.convert(first.how, ReadingPlace)
-    place = NetworkPlace(group, where.loader, str(first.about["subject"]), first.parents, where.options)
+    place = NetworkPlace(group, where.loader, _NAME, first.parents, where.options)
     readings = [Reading(t.key, str(t.inputs["measure"]), int(t.inputs["seed"])) for t in tasks]
     ended = set()
     try:
@@ -265,7 +338,7 @@ def _run_job(host: ReadingHost, job: Job) -> Iterator[tuple[str, Outcome]]:
             continue
         for task in tasks:
             try:
-                yield task.key, _run_step(task, job.limits)
+                yield task.key, _run_step(task, job.limits, host.scratch.parent)
             except Exception as problem:
                 yield task.key, Outcome(Status.FAILED, described(problem))
 

@@ -7,6 +7,7 @@ import selectors
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 from genbench.engine.cells import Assignment, Cell, Limits, Outcome, Status
@@ -18,8 +19,9 @@ from genbench.errors import UserError
 
 __all__ = ["LocalExecutor", "Slot"]
 
-_GRACE_SECONDS = 30.0
-"""A worker enforces the time limit on its children; past this much more, the worker itself is stuck."""
+_GRACE_SECONDS = 90.0
+"""A worker enforces the time limit on its children, whose start it waits for too; past this much more, the
+worker itself is stuck."""
 
 _OWN_STEP_SECONDS = 7 * 24 * 3600.0
 """genbench's own steps (training a network, say) end by themselves, and on a large suite not soon."""
@@ -32,10 +34,12 @@ class Slot:
     group: str = ""
     """The subject it has loaded."""
     left: dict[str, Assignment] = field(default_factory=dict)
-    """Key to what it has not answered yet."""
+    """What it has not answered yet, by the number that the worker knows it by."""
     deadline: float = 0.0
     worker: Worker | None = None
     received: bytes = field(default=b"", repr=False)
+    knows_truths: bool = False
+    """Whether its worker has computed other cells than readings, and may remember what came of them."""
 
 
 class LocalExecutor:
@@ -46,6 +50,9 @@ class LocalExecutor:
         self._slots = [Slot() for _ in range(jobs)]
         self._selector = selectors.DefaultSelector()
         self._workers = workers or Workers(scratch)
+        self._numbers = count()
+        self._groups: dict[str, str] = {}
+        """Group to the number that workers know it by: a reading knows what its worker does."""
 
     def free(self) -> list[Slot]:
         """Slots that can take work, those with a loaded subject first."""
@@ -57,8 +64,12 @@ class LocalExecutor:
 
     def submit(self, slot: Slot, trip: Sequence[Assignment]) -> None:
         """Start computing cells of one group, one after another."""
-        slot.left = {one.cell.key: one for one in trip}
+        slot.left = {str(next(self._numbers)): one for one in trip}
         slot.group = trip[0].cell.group or slot.group
+        reads = trip[0].cell.step == READING
+        if reads and slot.knows_truths:
+            self._stop(slot, idle=True)
+        slot.knows_truths = not reads or slot.knows_truths
         try:
             if slot.worker is None:
                 slot.worker = self._workers.start()
@@ -68,7 +79,9 @@ class LocalExecutor:
                 f"workers cannot be started: {end}; `genbench doctor` looks for the cause"
             ) from end
         seconds = self._seconds(trip[0].cell)
-        job = Job([_task(one) for one in trip], slot.group, replace(self._limits, seconds=seconds))
+        group = self._groups.setdefault(slot.group, str(len(self._groups))) if slot.group else ""
+        tasks = [_task(number, one) for number, one in slot.left.items()]
+        job = Job(tasks, group, replace(self._limits, seconds=seconds))
         self._wait_for_next(slot)
         with contextlib.suppress(OSError):  # it died between two trips; `wait` sees its end and says so
             slot.worker.channel.sendall(line(job))
@@ -125,7 +138,7 @@ class LocalExecutor:
 
     def _stop(self, slot: Slot, *, idle: bool = False) -> tuple[int | None, str]:
         """End a worker; its children die with it."""
-        worker, slot.worker, slot.received = slot.worker, None, b""
+        worker, slot.worker, slot.received, slot.knows_truths = slot.worker, None, b"", False
         if worker is None:
             return None, ""
         self._selector.unregister(worker.channel)
@@ -139,14 +152,13 @@ class LocalExecutor:
         self._selector.close()
 
 
-def _task(one: Assignment) -> Task:
+def _task(number: str, one: Assignment) -> Task:
     cell = one.cell
     parents = {name: str(folder) for name, folder in one.parents.items()}
     return Task(
-        cell.key,
+        number,
         cell.step.function,
         dict(cell.inputs),
-        dict(cell.about),
         dict(cell.how),
         parents,
         str(one.out),

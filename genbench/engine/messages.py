@@ -53,10 +53,10 @@ class Task(msgspec.Struct, frozen=True):
     """One cell for a worker."""
 
     key: str
+    """A number of the executor's, which says nothing."""
     step: str
     """Function of the cell's step; that of a reading is empty."""
     inputs: Inputs
-    about: Mapping[str, str | bool]
     how: Told
     parents: dict[str, str]
     """Name to folder of what the cell reads."""

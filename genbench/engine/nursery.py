@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from genbench.engine.environment import restore_environment
 from genbench.engine.guard import die_with_parent
 from genbench.engine.host import prepare_torch, serve
 from genbench.engine.messages import Build, Builder, Built, Start, Started, Stop, Stopped, line, parse
@@ -51,12 +52,15 @@ def main(parent: int, control: socket.socket, scratch: Path) -> None:
             answer = Stopped(_ended(request.pid, request.patience))
         else:
             part_seed = request.seed
+            borrowed = restore_environment(scratch)  # it is the user's own code
             try:
                 held = build_own(Path(request.file), request.function)
                 answer = Built(fingerprint(held))
                 builder = Builder(request.file, request.function, answer.fingerprint)
             except NoSubject as problem:
                 answer = Built(problem=str(problem))
+            for name in borrowed:
+                os.environ.pop(name, None)
         control.sendall(line(answer))
 
 

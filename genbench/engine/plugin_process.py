@@ -13,9 +13,10 @@ import os
 import select
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ import msgspec
 from genbench.engine.cells import Limits, Outcome, Status
 from genbench.engine.compute import start_seconds, starts_fresh
 from genbench.engine.guard import Answer, Ask, Work, kill_group, run_work
-from genbench.engine.guarded import cut_off, flush, limit_memory
+from genbench.engine.guarded import Sealing, cut_off, flush, keep_status_open, limit_memory
 from genbench.engine.messages import (
     Ended,
     Found,
@@ -35,43 +36,95 @@ from genbench.engine.messages import (
     line,
     parse,
 )
+from genbench.engine.processes import (
+    adopt_orphans,
+    children,
+    end_others,
+    family,
+    memory_of,
+    processor_seconds,
+    resident,
+)
+from genbench.engine.sandbox import close_plugin, emptied, size_of
 from genbench.engine.works import compute_shared, load_network, take_plugins
 from genbench.errors import described
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Source, source_measures
+from genbench.sealing.seal import Seal, close_further
 from genbench.subject.part_messages import PartReply, PartRequest
 from genbench.subject.subject import TrainedNetwork
 
 __all__ = ["PluginProcess"]
 
-_GRACE_SECONDS = 20.0
+_GRACE_SECONDS = 30.0
 """It watches its readings itself; past this much more than their limit, it is stuck."""
+_IMPORT_SECONDS = 60.0
+"""By the clock on the wall, for an import that has its limit in processor time: the machine may be busy."""
+_POLL_SECONDS = 0.1
+_MESSAGE_LIMIT = 1 << 24
 
 
 class PluginProcess:
-    """The host's side: orders go there, outcomes and requests for parts come back."""
+    """The host's side: orders go there, outcomes and requests for parts come back.
 
-    def __init__(self, source: Source, limits: Limits, held: TrainedNetwork | None) -> None:
+    Parameters
+    ----------
+    private : a folder for what it writes, which this empties after each reading.
+    seal : what it may see, if it is to be sealed.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        limits: Limits,
+        held: TrainedNetwork | None,
+        private: Path,
+        seal: Seal | None,
+    ) -> None:
+        adopt_orphans()
+        self._others = children(os.getpid())
+        self._private = private
+        self.sealed = seal is not None
         ours, theirs = socket.socketpair()
         parent = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            _serve(source, limits, held, theirs.detach(), parent)  # never returns
+            _serve(source, limits, held, theirs.detach(), parent, seal)  # never returns
         theirs.close()
         self._channel = ours
         self._inbox = b""
-        self.ready = isinstance(self._receive(limits.seconds), Ready)
+        self._base = 0
+        self._limits = limits
+        patience = max(limits.seconds, _IMPORT_SECONDS)
+        self.ready = isinstance(self._receive(patience, self._imports_too_long), Ready)
         """Whether the plugin could be imported."""
+        self._base = resident(self._pid)
+
+    def _imports_too_long(self) -> str:
+        late = processor_seconds(self._pid) > self._limits.seconds
+        return "late" if late else self._holds_too_much()
+
+    def _holds_too_much(self) -> str:
+        """Whether it and its readings hold more than one may: once it is sealed, it cannot watch them."""
+        if not self.sealed:
+            return ""
+        first, *others = family(self._pid)
+        here = resident(first)
+        # A reading begins with the pages of the process that it is forked from.
+        growth = max(0, here - self._base) + sum(max(0, memory_of(one) - here) for one in others)
+        held = growth + size_of(self._private)
+        return "memory" if held > self._limits.memory else ""
 
     def read(self, order: Order, answer: Answer) -> Iterator[tuple[str, Outcome]]:
         """(key, outcome) of the readings; if the process is lost with one, those after it have none."""
         with contextlib.suppress(OSError):  # it died between two orders; the next lines say so
             self._channel.sendall(line(order))
+        self._limits = order.limits
         patience = order.limits.seconds + start_seconds(order.limits.compute) + _GRACE_SECONDS
         for reading in order.readings:
             deadline = time.monotonic() + patience
             while True:
-                message = self._receive(deadline - time.monotonic())
+                message = self._receive(deadline - time.monotonic(), self._holds_too_much)
                 if not isinstance(message, PartRequest):
                     break
                 began = time.monotonic()
@@ -81,30 +134,44 @@ class PluginProcess:
                     self._channel.sendall(line(reply))
             if not isinstance(message, Ended) or message.key != reading.key:
                 self.close()
-                late = time.monotonic() >= deadline
-                status, what = (Status.TIMEOUT, "hangs") if late else (Status.CRASHED, "died")
-                yield reading.key, Outcome(status, f"the process of its plugin {what}")
+                status, what = _LOST.get(message if isinstance(message, str) else "", _DIED)
+                yield reading.key, Outcome(status, what)
                 return
             yield reading.key, message.outcome
+            if not emptied(self._private):
+                self.close()
+                return
 
-    def _receive(self, seconds: float) -> Ended | PartRequest | Ready | None:
+    def _receive(self, seconds: float, wrong: Callable[[], str]) -> Ended | PartRequest | Ready | str:
+        """The next message, or in one word why there is none.
+
+        Parameters
+        ----------
+        wrong : asked now and then; a word to stop waiting with.
+        """
         deadline = time.monotonic() + seconds
         while b"\n" not in self._inbox:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._channel], [], [], left)[0]:
-                return None
+            if left <= 0:
+                return "late"
+            if not select.select([self._channel], [], [], min(left, _POLL_SECONDS))[0]:
+                if word := wrong():
+                    return word
+                continue
             try:
                 data = self._channel.recv(1 << 16)
             except OSError:
-                return None
+                return "died"
             if not data:
-                return None
+                return "died"
             self._inbox += data
+            if len(self._inbox) > _MESSAGE_LIMIT:
+                return "forged"
         text, self._inbox = self._inbox.split(b"\n", 1)
         try:
             message: Ended | PartRequest | Ready = parse(text, Ended | PartRequest | Ready)  # type: ignore[arg-type]
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            return None  # the plugin's code wrote to our channel
+            return "forged"  # the plugin's code wrote to our channel
         return message
 
     @property
@@ -115,32 +182,62 @@ class PluginProcess:
     def close(self) -> None:
         """End it, and with it its readings."""
         if self._pid > 0:
+            others = children(os.getpid()) - {self._pid}
             kill_group(self._pid)
             os.waitpid(self._pid, 0)
+            end_others(others)  # what it left running came to us when it died
             self._pid = 0
             self._channel.close()
+
+
+_DIED = (Status.CRASHED, "the process of its plugin died")
+_LOST = {
+    "late": (Status.TIMEOUT, "the process of its plugin hangs"),
+    "memory": (
+        Status.OUT_OF_MEMORY,
+        "it holds more memory, or wrote more to disk, than a reading may; --memory sets the limit",
+    ),
+    "forged": (Status.CRASHED, "the process of its plugin sent something that is no answer"),
+}
 
 
 # -- inside ------------------------------------------------------------------------------------------------
 
 
-def _serve(source: Source, limits: Limits, held: TrainedNetwork | None, channel: int, parent: int) -> None:
+def _serve(
+    source: Source,
+    limits: Limits,
+    held: TrainedNetwork | None,
+    channel: int,
+    parent: int,
+    seal: Seal | None,
+) -> None:
     try:
         # What an import prints is shown where it fails: in the process of a reading.
-        cut_off(channel, os.open(os.devnull, os.O_WRONLY), parent)
+        kept = -1 if seal is None else seal.descriptor
+        cut_off(channel, os.open(os.devnull, os.O_WRONLY), parent, kept)
+        sealing = None
+        if seal is not None:
+            keep_status_open()
+            close_plugin(seal)
+            sealing = Sealing(partial(close_further, seal.private), seal.private)
         limit_memory(limits.memory)
         measures = source_measures(source, prepare=True)
         flush()  # what the import left unsaid is no reading's
         gc.collect()
         gc.freeze()  # as in the nursery: what readings inherit is not to be copied by their collections
         with socket.socket(fileno=channel) as host:
-            _take_orders(host, source, measures, held)
+            _take_orders(host, source, measures, held, sealing)
     finally:
         os._exit(73)
 
 
 def _take_orders(
-    host: socket.socket, source: Source, measures: Mapping[str, Measure], held: TrainedNetwork | None
+    host: socket.socket,
+    source: Source,
+    measures: Mapping[str, Measure],
+    held: TrainedNetwork | None,
+    seal: Sealing | None,
 ) -> None:
     lines = host.makefile("rb")
 
@@ -153,7 +250,7 @@ def _take_orders(
     for text in lines:
         order = parse(text, Order)
         if trip is None or order.network.group != group:
-            group, trip = order.network.group, _Network(source, measures, order, held, forward)
+            group, trip = order.network.group, _Network(source, measures, order, held, forward, seal)
         for reading in order.readings:
             host.sendall(line(Ended(reading.key, trip.read(reading, order.limits))))
 
@@ -168,8 +265,10 @@ class _Network:
         order: Order,
         held: TrainedNetwork | None,
         forward: Answer,
+        seal: Sealing | None,
     ) -> None:
         self._source = source
+        self._seal = seal
         self._measures = measures
         self._order = order
         self._forward = forward
@@ -190,7 +289,7 @@ class _Network:
         return self._guarded(fresh, partial(self._take, reading), limits)
 
     def _guarded(self, fresh: ReadingsWork | SharedWork, work: Work, limits: Limits) -> Outcome:
-        ((_, outcome),) = run_work(fresh, lambda: [work], limits, self.answer)
+        ((_, outcome),) = run_work(fresh, lambda: [work], limits, self.answer, seal=self._seal)
         return outcome
 
     def _take(self, reading: Reading, ask: Ask) -> Found:

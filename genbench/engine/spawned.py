@@ -45,7 +45,7 @@ def main(parent: int, channel: int, output: int) -> None:
     die_with_parent(parent)
     told = parse(next_line(channel), Fresh)
     prepare_torch()
-    run_child(partial(_prepared, told.work), told.limits, channel, output, parent, fresh=True)
+    run_child(partial(_prepared, told.work), told.limits, channel, output, parent)
 
 
 def _prepared(work: FreshWork) -> Sequence[Work]:

@@ -32,20 +32,24 @@ from genbench.errors import StoreError
 from genbench.keys import Inputs, canonical_json, file_hash, text_hash
 
 __all__ = [
+    "COST",
+    "MANIFEST",
     "Damage",
     "Origin",
     "Store",
     "StoredCell",
     "disk_full",
     "read_manifest",
+    "store_around",
     "stored_folder",
     "write_atomically",
+    "write_sealed",
 ]
 
 FORMAT = 1
 _MARKER = "genbench-store.json"
-_MANIFEST = "manifest.json"
-_COST = "cost.json"
+MANIFEST = "manifest.json"
+COST = "cost.json"
 
 
 class StoredCell(TypedDict):
@@ -181,15 +185,15 @@ class Store:
         folder = self.folder(key)
         if not folder.is_dir():
             return None
-        manifest = _read_sealed(folder / _MANIFEST)
-        cost = _read_sealed(folder / _COST)
-        for name, part in ((_MANIFEST, manifest), (_COST, cost)):
+        manifest = _read_sealed(folder / MANIFEST)
+        cost = _read_sealed(folder / COST)
+        for name, part in ((MANIFEST, manifest), (COST, cost)):
             if isinstance(part, str):
                 return Damage(key, folder / name, part)
         assert isinstance(manifest, dict)
         assert isinstance(cost, dict)
         if manifest["key"] != key:
-            return Damage(key, folder / _MANIFEST, f"belongs to another cell, {manifest['key']}")
+            return Damage(key, folder / MANIFEST, f"belongs to another cell, {manifest['key']}")
         files: dict[str, str] = manifest["files"]
         for name, expected in files.items():
             try:
@@ -198,7 +202,7 @@ class Store:
                 return Damage(key, folder / name, problem.strerror or "cannot be read")
             if found != expected:
                 return Damage(key, folder / name, "checksum differs from the one it was written with")
-        extra = {p.name for p in folder.iterdir()} - files.keys() - {_MANIFEST, _COST}
+        extra = {p.name for p in folder.iterdir()} - files.keys() - {MANIFEST, COST}
         if extra:
             return Damage(key, folder / min(extra), "was not written by genbench")
         return Outcome(
@@ -211,7 +215,7 @@ class Store:
 
     def manifest(self, key: str) -> StoredCell | None:
         """Kind, inputs and result of a finished cell, or None if there is no sound manifest."""
-        sealed = _read_sealed(self.folder(key) / _MANIFEST)
+        sealed = _read_sealed(self.folder(key) / MANIFEST)
         return cast(StoredCell, sealed) if isinstance(sealed, dict) else None
 
     def discard(self, key: str) -> None:
@@ -279,9 +283,9 @@ class Store:
             }
             if cell.reads:
                 manifest["reads"] = dict(cell.reads)
-            _write_sealed(staged / _MANIFEST, manifest, surely)
+            write_sealed(staged / MANIFEST, manifest, surely)
             cost = {"cost": asdict(outcome.cost), "provenance": dict(provenance)}
-            _write_sealed(staged / _COST, cost, surely)
+            write_sealed(staged / COST, cost, surely)
             if surely:
                 _fsync(staged)
             target = self.folder(cell.key)
@@ -319,6 +323,15 @@ def stored_folder(root: Path, key: str) -> Path:
     return root / "cells" / key[:2] / key
 
 
+def store_around(scratch: Path) -> Path:
+    """The store in which a worker's folder below `Store.scratch` lies, as far up as there are folders."""
+    return (scratch, *scratch.parents)[: _UP_TO_STORE + 1][-1]
+
+
+_UP_TO_STORE = 4
+"""From a worker's folder: scratch, the run's folder, all staging folders, the store."""
+
+
 def _offset(key: str) -> int:
     # A byte of the lock file per cell, far beyond its end: locks need no bytes to exist. 2^62 places
     # make it all but impossible that two cells of a store share one, and sharing would only delay.
@@ -337,13 +350,13 @@ def _lock_file(path: Path, create: bool = True) -> int:
 
 def read_manifest(folder: Path) -> StoredCell:
     """The manifest of a finished cell's folder, for steps that read their parents' results."""
-    sealed = _read_sealed(folder / _MANIFEST)
+    sealed = _read_sealed(folder / MANIFEST)
     if isinstance(sealed, str):
-        raise StoreError(f"{folder / _MANIFEST}: {sealed}; run the same command again to make it anew")
+        raise StoreError(f"{folder / MANIFEST}: {sealed}; run the same command again to make it anew")
     return cast(StoredCell, sealed)
 
 
-def _write_sealed(path: Path, body: object, surely: bool = True) -> None:
+def write_sealed(path: Path, body: object, surely: bool = True) -> None:
     """Write JSON with the checksum of its own body as the first line."""
     text = json.dumps(body, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False)
     path.write_text(text_hash(text) + "\n" + text + "\n", encoding="utf-8")

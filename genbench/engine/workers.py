@@ -13,6 +13,7 @@ from typing import IO, TypeVar
 
 import msgspec
 
+from genbench.engine.environment import keep_environment, worker_environment
 from genbench.engine.messages import Build, Built, Start, Started, Stop, Stopped, line, parse
 
 __all__ = ["NurseryEnded", "Worker", "Workers"]
@@ -38,7 +39,7 @@ T = TypeVar("T")
 def _environment() -> dict[str, str]:
     """That of workers; of what tunes glibc, the user's own comes later, and wins."""
     tunables = [_ENVIRONMENT["GLIBC_TUNABLES"], os.environ.get("GLIBC_TUNABLES", "")]
-    return {**os.environ, **_ENVIRONMENT, "GLIBC_TUNABLES": ":".join(filter(None, tunables))}
+    return {**worker_environment(), **_ENVIRONMENT, "GLIBC_TUNABLES": ":".join(filter(None, tunables))}
 
 
 class NurseryEnded(Exception):
@@ -117,6 +118,7 @@ class Workers:
 
     def _open(self) -> None:
         self._control, theirs = socket.socketpair()
+        keep_environment(self._scratch)
         with theirs:
             self._process = _start_nursery(theirs, self._scratch, self._log)
 

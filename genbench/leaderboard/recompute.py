@@ -38,6 +38,8 @@ class Agreement:
     status: str
     tolerance: float = TOLERANCE.elsewhere
     """What the two may differ by, relatively: see `genbench.leaderboard.tolerance`."""
+    sealed: bool = True
+    """Whether it was recomputed in a sandbox."""
 
     @property
     def same_bits(self) -> bool:
@@ -113,6 +115,7 @@ def compare(record: Record, found: Mapping[tuple[str, str], Outcome]) -> list[Ag
             str(reading.status),
             str(found[record.name, reading.subject].status),
             tolerance_of(record, reading, found[record.name, reading.subject].cost),
+            found[record.name, reading.subject].cost.sandbox != "none",
         )
         for reading in record.readings
         if (record.name, reading.subject) in found

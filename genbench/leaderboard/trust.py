@@ -46,12 +46,15 @@ CONFORMANCE = "_conformance"
 LEVELS = ("claimed", "checked", "reproduced")
 
 
-class Recomputed(RecordPart, frozen=True):
+class Recomputed(RecordPart, frozen=True, omit_defaults=True):
     """Of a record: on which networks it was recomputed."""
 
     of: Sha256
     """Hash of what was verified."""
     reproduced: list[str]
+    sealed: bool | None = None
+    """Whether the readings, recorded and recomputed, were taken in a sandbox; None in files from before there
+    was one, whose marks stay until the row is verified again."""
 
 
 class Conformance(RecordPart, frozen=True):
@@ -131,5 +134,7 @@ def trust_of(
     reproduced = sorted(entry.reproduced) if entry and entry.of == verifiable(record) else []
     if checked is not None and checked.of != code_hash(record):
         checked = None
+    if entry is not None and entry.sealed is False:
+        reproduced = []  # readings that could have looked at the evidence prove nothing
     level = "reproduced" if reproduced else "checked" if checked and checked.passed else "claimed"
     return Trust(level, reproduced, dict(checked.findings) if checked else {})

@@ -99,7 +99,11 @@ def remember(
         # A reading that could not be reproduced takes the mark from the whole row.
         known = known | good if len(good) == len(mine) else set()
         if known:
-            entries[name] = Recomputed(of=verifiable(record), reproduced=sorted(known))
+            # What was marked before there was a sandbox keeps its mark until it is looked at again.
+            sealed = None if old is None else old.sealed
+            if mine:
+                sealed = record.sealed and all(one.sealed for one in mine)
+            entries[name] = Recomputed(of=verifiable(record), reproduced=sorted(known), sealed=sealed)
         if checked and name in checked:
             conformance[name] = Checked(**structs.asdict(checked[name]), of=code_hash(record))
     write_trust(folder, suite, entries)

@@ -115,6 +115,10 @@ class Reading(RecordPart, frozen=True):
         Meta(pattern=DEVICE, max_length=200, description="Its type and, of a GPU, its name; older: the CPU."),
     ] = "cpu"
     threads: Annotated[int, Meta(ge=1, le=4096, description="Of torch; older records: one.")] = 1
+    sandbox: Annotated[
+        Literal["none", "landlock+seccomp"],
+        Meta(description="What kept the measure from all but its network; older records: nothing."),
+    ] = "none"
 
 
 class RecordedCost(RecordPart, frozen=True):
@@ -153,3 +157,8 @@ class Record(RecordPart, frozen=True):
     def name(self) -> str:
         """Of the measure."""
         return self.measure.name
+
+    @property
+    def sealed(self) -> bool:
+        """Whether every reading was taken in a sandbox."""
+        return all(reading.sandbox != "none" for reading in self.readings)

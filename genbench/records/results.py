@@ -37,5 +37,12 @@ def source_of(plugin: Plugin) -> Source:
 
 def _outcome(reading: Reading) -> Outcome:
     result = {} if reading.value is None else {"value": reading.value, "detail": reading.detail}
-    cost = Cost(reading.seconds, reading.shared_seconds, reading.peak_bytes, reading.device, reading.threads)
+    cost = Cost(
+        reading.seconds,
+        reading.shared_seconds,
+        reading.peak_bytes,
+        reading.device,
+        reading.threads,
+        reading.sandbox,
+    )
     return Outcome(reading.status, reading.reason, result, cost, computed=False)

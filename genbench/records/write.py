@@ -121,4 +121,5 @@ def _reading(plan: Plan, measure: str, network: str, outcome: Outcome) -> Readin
         key=cell.key,
         device=outcome.cost.device,
         threads=outcome.cost.threads,
+        sandbox="none" if outcome.cost.sandbox == "none" else "landlock+seccomp",
     )

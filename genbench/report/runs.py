@@ -192,6 +192,7 @@ class ReadingDocument(Struct):
     peak_bytes: int
     device: str
     threads: int
+    sandbox: str
     output: str
     stored: bool
 
@@ -278,6 +279,7 @@ def _reading_document(network: str, outcome: Outcome) -> ReadingDocument:
         peak_bytes=outcome.cost.peak_bytes,
         device=outcome.cost.device,
         threads=outcome.cost.threads,
+        sandbox=outcome.cost.sandbox,
         output=outcome.output,
         stored=not outcome.computed,
     )

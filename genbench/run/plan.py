@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from genbench.errors import UserError
 from genbench.keys import derive_seed
 from genbench.packs.pack import Pack
 from genbench.plugin.contract import Measure
+from genbench.plugin.described import module_file
 from genbench.plugin.registry import BUILT_IN, Entry
 from genbench.subject.version import SUBJECT_VERSION
 from genbench.suites.kind import kind_of
@@ -134,10 +134,15 @@ def measure_fingerprint(entry: Entry[Measure]) -> str:
         return BUILT_IN
     if entry.source.kind == "file":
         return hashlib.sha256(Path(entry.source.module).read_bytes()).hexdigest()
-    module = inspect.getmodule(entry.item.function)
-    home = Path(inspect.getfile(entry.item.function)).resolve()
+    module = entry.item.function.__module__
+    home = module_file(module)
+    if home is None:
+        raise UserError(
+            f"measure {entry.item.name!r} says that it is defined in {module!r}, which has no file; "
+            f"ask the author of {entry.source}"
+        )
     # A package's helpers count too: everything below its outermost folder.
-    for _ in range(module.__name__.count(".") if module else 0):
+    for _ in range(module.count(".")):
         home = home.parent
     files = sorted(home.rglob("*.py")) if home.is_dir() else [home]
     digest = hashlib.sha256()

@@ -46,6 +46,7 @@ from genbench.testbed.step_types import (
 from genbench.testbed.training_set import chosen_training_set
 from genbench.zoo.features import extract_features
 from genbench.zoo.loaded import LoadedBackbone
+from genbench.zoo.weights import at_remembered_places
 
 __all__ = [
     "adapted_network",
@@ -287,8 +288,9 @@ def warm(inputs: object) -> None:
 
 
 def _backbone(name: str) -> LoadedBackbone:
-    entry, argument = load_registry().resolve("backbones", name)
-    backbone: LoadedBackbone = entry.item.load(BackboneRequest(argument=argument))
+    with at_remembered_places():
+        entry, argument = load_registry().resolve("backbones", name)
+        backbone: LoadedBackbone = entry.item.load(BackboneRequest(argument=argument))
     return backbone
 
 

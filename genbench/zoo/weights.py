@@ -9,20 +9,22 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genbench.errors import UserError
 from genbench.plugin.offers import Availability, BackboneRequest
+from genbench.sealing.visible import is_there
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 __all__ = [
     "WeightSource",
+    "at_remembered_places",
     "download_checkpoint",
     "download_from_hub",
     "fit_state",
@@ -31,7 +33,9 @@ __all__ = [
     "on_cpu",
     "published_size",
     "read_state",
+    "remember_places",
     "torch_checkpoint",
+    "weight_folders",
 ]
 
 
@@ -116,6 +120,37 @@ def torch_checkpoint(name: str) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     home = Path(os.environ.get("TORCH_HOME") or cache / "torch")
     return home.expanduser() / "hub" / "checkpoints" / name
+
+
+_PLACES = ("HOME", "XDG_CACHE_HOME", "TORCH_HOME", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
+"""Variables that say where libraries keep weights."""
+_remembered: dict[str, str] = {}
+
+
+def remember_places() -> None:
+    """Remember where libraries keep weights, before the environment of this process is emptied."""
+    _remembered.update({name: os.environ[name] for name in _PLACES if name in os.environ})
+
+
+@contextmanager
+def at_remembered_places() -> Iterator[None]:
+    """Around what looks for weights in a process whose environment may have been emptied."""
+    lost = {name: value for name, value in _remembered.items() if name not in os.environ}
+    os.environ.update(lost)
+    try:
+        yield
+    finally:
+        for name in lost:
+            os.environ.pop(name, None)
+
+
+def weight_folders() -> list[Path]:
+    """Where libraries keep weights on this machine."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    hub = Path(os.environ.get("HF_HOME") or cache / "huggingface") / "hub"
+    named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
+    folders = [torch_checkpoint("any").parent, Path(named or hub)]
+    return [folder for folder in (one.expanduser() for one in folders) if is_there(folder)]
 
 
 def hub_cached(repository: str, names: Iterable[str]) -> list[Path]:

@@ -1,0 +1,1 @@
+"""Sealed processes: the kernel keeps them from all but what they are given."""
