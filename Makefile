@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 # torch first and alone: a later package's wide range must not pull another build of it.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint browser benchmarks confirm pin clean help
+.PHONY: run test lint browser benchmarks manual confirm pin clean help
 
 run: $(READY)  ## set up, then score path_norm on the embedded suite
 	$(BIN)/genbench run --measure path_norm
@@ -32,6 +32,9 @@ browser:  ## Chromium, in which the leaderboard site is tested, where apt can in
 
 benchmarks: $(READY)  ## speed claims, each a ratio within one run
 	$(BIN)/python -m pytest benchmarks
+
+manual: $(READY)  ## the manual, as build/manual/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 confirm: $(READY)  ## after a change of code: are all results the same bits? AGAINST=REV on another machine
 	$(BIN)/python tests/versions.py confirm $(if $(AGAINST),--against $(AGAINST))
