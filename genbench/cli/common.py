@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["common_options", "parse_memory", "store_option"]
+__all__ = ["common_options", "store_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,24 +31,3 @@ def store_option(function: F) -> F:
         show_default=True,
         help="Folder that keeps every result.",
     )(function)
-
-
-def parse_memory(text: str | None) -> int:
-    """A size such as 4G or 500M in bytes; None is half the machine's memory."""
-    from genbench.errors import UserError
-
-    if text is None:
-        import psutil
-
-        return int(psutil.virtual_memory().total // 2)
-    number, unit = text[:-1], text[-1:].upper()
-    scale = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}.get(unit)
-    if scale is None:
-        number, scale = text, 1
-    try:
-        size = int(float(number) * scale)
-    except (ValueError, OverflowError):
-        size = 0
-    if size <= 0:
-        raise UserError(f"--memory {text!r} is not a size; write 500M or 4G")
-    return size

@@ -47,7 +47,7 @@ def read(
     from genbench.engine.cells import Status
     from genbench.plugin.registry import find_measure, load_registry
     from genbench.report.read_progress import read_progress
-    from genbench.run.own import read_network
+    from genbench.runs.own import read_network
 
     path, colon, function = network.rpartition(":")
     if not colon or not path.endswith(".py") or not function.isidentifier():

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    from genbench.packs.pack import Pack
-    from genbench.suites import Suite
+from genbench.api.execution import Execution, execution_arguments
+from genbench.api.suites import DEFAULT_SUITE
 
-__all__ = ["DEFAULT_SUITE", "SuiteChoice", "suite_options"]
+if TYPE_CHECKING:
+    from genbench.api.suites import LoadedSuite
+    from genbench.suites.fields import Toml
+
+__all__ = ["SuiteChoice", "suite_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-DEFAULT_SUITE = "mini"
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,21 @@ class SuiteChoice:
     from_scratch: bool
     pack_folder: Path | None
 
-    def load(self) -> Suite:
-        """The suite, with its fields replaced by the options."""
-        from genbench.suites import load_suite
+    def open(self, store: Path | None = None, execution: Execution | None = None) -> LoadedSuite:
+        """The suite with its fields replaced by the options, and where its evidence comes from."""
+        from genbench.api.suites import load_suite
 
+        return load_suite(
+            self.spec,
+            quick=self.quick,
+            changes=self._changes(),
+            pack=self.pack_folder,
+            from_scratch=self.from_scratch,
+            store=store,
+            **({} if execution is None else execution_arguments(execution)),
+        )
+
+    def _changes(self) -> Toml:
         changes: dict[str, Any] = {}
         if self.dataset is not None:
             changes["data.dataset"] = self.dataset
@@ -46,18 +58,7 @@ class SuiteChoice:
         for text in self.settings:
             key, value = _setting(text)
             changes[key] = value
-        return load_suite(self.spec, quick=self.quick, changes=changes)
-
-    def pack(self, suite: Suite) -> Pack | None:
-        """The evidence pack to use for `suite`, if there is one and it was not declined."""
-        from genbench.errors import UserError
-        from genbench.suites.evidence_packs import find_pack, pack_in
-
-        if self.pack_folder is not None and self.from_scratch:
-            raise UserError("--pack and --from-scratch exclude each other; choose one")
-        if self.from_scratch:
-            return None
-        return find_pack(suite) if self.pack_folder is None else pack_in(self.pack_folder, suite)
+        return changes
 
 
 def _setting(text: str) -> tuple[str, Any]:

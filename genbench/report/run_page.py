@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from genbench import __version__
+from genbench._version import __version__
 from genbench.display.kept_figures import figures_kept_in, inlined
 from genbench.display.names import reading_note
 from genbench.display.question_marks import Mark, question_marks, question_titles
@@ -21,7 +21,7 @@ from genbench.display.templates import template_environment
 from genbench.engine.cells import Outcome, Status
 from genbench.errors import UserError
 from genbench.plugin.contract import MeasureInfo
-from genbench.run.execute import RunResult
+from genbench.runs.execute import RunResult
 from genbench.scoring.board_baselines import Baseline
 from genbench.suites.evidence_packs import find_pack
 from genbench.suites.pages import Pages, Section
@@ -240,5 +240,7 @@ def repeat_command(result: RunResult) -> str:
         words.append("--all")
         asked = [one for one in asked if one.source.kind == "file"]
     for one in asked:
+        if one.source.kind == "file" and not one.source.module:
+            return f"genbench.run({one.name}, suite={suite.name!r})  # where {one.name} was made"
         words += ["--measure", f"{one.source.module}:{one.name}" if one.source.kind == "file" else one.name]
     return shlex.join([*words, "--store", str(result.store)])

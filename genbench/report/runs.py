@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
-from genbench import __version__
+from genbench._version import __version__
 from genbench.display.names import reading_note
 from genbench.display.tables import Shown, Table, fitting_columns, print_table, show
 from genbench.display.verdict_tables import claim_words, passed_words
 from genbench.engine.cells import Outcome, Status
 from genbench.plugin.contract import Detail
-from genbench.run.execute import RunResult
+from genbench.runs.execute import RunResult
 from genbench.scoring.board_baselines import Baseline
 from genbench.scoring.claims import Claims
 from genbench.scoring.verdicts import Answer

@@ -282,8 +282,11 @@ def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
 
 def warm(inputs: object) -> None:
     """Import what a step will need, in the worker itself, so that its children need not, each anew."""
-    if str(getattr(inputs, "backbone", "")).startswith("mini-"):
+    backbone = str(getattr(inputs, "backbone", ""))
+    if backbone.startswith("mini-"):
         import genbench.zoo.mini.load  # noqa: F401
+    if backbone.startswith("mini-clip:"):
+        import open_clip.model  # noqa: F401
 
 
 def _backbone(name: str) -> LoadedBackbone:
