@@ -73,9 +73,9 @@ def test_the_shipped_suite_needs_no_training_to_be_looked_at(tmp_path) -> None:
 
 def test_a_network_may_be_named_by_its_end(tiny, tmp_path) -> None:
     suite = genbench.load_suite("mini", store=tmp_path)
-    assert suite._known("rn4") == "mini-clip:rn4"
+    assert suite.find("rn4") == "mini-clip:rn4"
     with pytest.raises(UserError, match="unknown network 'rn5'"):
-        suite._known("rn5")
+        suite.find("rn5")
 
 
 # -- one reading --------------------------------------------------------------------------------------------

@@ -167,34 +167,39 @@ class LoadedSuite:
         }
         return _flat(known)
 
-    @cached_property
-    def smallest(self) -> str:
-        """The network with the fewest weights, where a pack says how many there are; else the first."""
+    def sizes(self) -> dict[str, int]:
+        """Network to its number of weights, as its pack says; empty without a pack."""
         # What cells of a pack say of their networks is at hand; their evidence takes a second to read.
         results = {one.label: one.network.inputs.get("result") for one in self.plan.networks}
         known = {
-            name: result["weights"]
+            name: int(result["weights"])
             for name, result in results.items()
             if isinstance(result, dict) and "weights" in result
         }
-        if not known and self.pack is not None:
-            public = self.evidence.public()
-            weights = {name: getattr(one, "weights", None) for name, one in public.items()}
-            known = {name: count for name, count in weights.items() if count is not None}
+        if known or self.pack is None:
+            return known
+        public = self.evidence.public()
+        weights = {name: getattr(one, "weights", None) for name, one in public.items()}
+        return {name: count for name, count in weights.items() if count is not None}
+
+    @cached_property
+    def smallest(self) -> str:
+        """The network with the fewest weights, where that is known; else the first."""
+        known = self.sizes()
         return min(known, key=lambda name: known[name]) if known else self.names[0]
 
     def subject(self, network: str | None = None) -> SuiteSubject:
         """One network as measures see it; by default the smallest. What measures share is kept with it."""
         from genbench.api.networks import load_subject
 
-        name = self.smallest if network is None else self._known(network)
+        name = self.smallest if network is None else self.find(network)
         if name not in self._subjects:
             (cells,) = [one for one in self.plan.networks if one.label == name]
             how = self.execution.settle()
             self._subjects[name] = load_subject(self.suite, self.plan, cells, self.store, how)
         return self._subjects[name]
 
-    def _known(self, network: str) -> str:
+    def find(self, network: str) -> str:
         """A network by its name, or by the end of it that only one has: "rn4"."""
         if network in self.names:
             return network

@@ -8,6 +8,7 @@ from importlib import import_module
 
 import click
 
+from genbench.cli.common import debugging
 from genbench.errors import UserError
 
 __all__ = ["main"]
@@ -15,7 +16,9 @@ __all__ = ["main"]
 _COMMANDS = {
     "run": "genbench.cli.run:run",
     "plan": "genbench.cli.run:plan",
+    "try": "genbench.cli.trial:try_",
     "read": "genbench.cli.read:read",
+    "compare": "genbench.cli.compare:compare",
     "score": "genbench.cli.score:score",
     "judge": "genbench.cli.judge:judge",
     "networks": "genbench.cli.judge:networks",
@@ -72,7 +75,8 @@ def _genbench() -> None:
 
     \b
     genbench run --measure path_norm      score a measure on the default suite
-    genbench run --measure ./mine.py      score your own, from one file
+    genbench try ./mine.py                try your own on one network, under your debugger
+    genbench run --measure ./mine.py      score it
     genbench measures                     what can be scored
     genbench new mymeasure                start a measure of your own as a package
     """
@@ -94,7 +98,7 @@ def main(args: list[str] | None = None) -> None:
             message += f"; see `{command} --help`"
         _fail(message)
     except UserError as problem:
-        if _debugging():
+        if debugging():
             raise
         _fail(str(problem))
     except (click.Abort, KeyboardInterrupt):
@@ -105,7 +109,7 @@ def main(args: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(141)
     except Exception as problem:
-        if _debugging():
+        if debugging():
             raise
         _fail(
             f"internal error, {type(problem).__name__}: {' '.join(str(problem).split())}; "
@@ -113,10 +117,6 @@ def main(args: list[str] | None = None) -> None:
             code=70,
         )
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _debugging() -> bool:
-    return "--debug" in sys.argv or bool(os.environ.get("GENBENCH_DEBUG"))
 
 
 def _fail(message: str, code: int = 2) -> None:

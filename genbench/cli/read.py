@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from genbench.cli.common import common_options, store_option
+from genbench.cli.common import common_options, debugging, store_option
 from genbench.cli.execution import Execution, local_execution_options
 from genbench.display.names import reading_note
 from genbench.display.tables import print_json, print_table
@@ -63,6 +63,11 @@ def read(
     how = execution.settle()
     with read_progress(quiet=as_json or len(entries) <= _FEW) as progress:
         found = read_network(Path(path), function, entries, store, progress, seed=seed, **how)
+    if debugging():
+        from genbench.report.outputs import output_blocks
+
+        for block in output_blocks((name, network, outcome) for name, outcome in found.items()):
+            click.echo(block, err=True)
     rows = [_row(name, outcome) for name, outcome in found.items()]
     if as_json:
         print_json(rows)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 from msgspec import to_builtins
 
-from genbench.cli.common import common_options, store_option
+from genbench.cli.common import common_options, debugging, store_option
 from genbench.cli.execution import Execution, execution_options, worker_options
 from genbench.cli.suite_options import SuiteChoice, suite_options
 from genbench.display.tables import print_json, print_table
@@ -79,6 +79,12 @@ def run(
     found = execute_plan(loaded, planned, how, records=records, quiet=as_json).result
     page = report or default_page(store, found.plan.suite)
     written = write_table(found, store, table)
+    if debugging():
+        from genbench.report.outputs import output_blocks
+
+        printed = ((one.name, *reading) for one in found.asked for reading in one.outcomes.items())
+        for block in output_blocks(printed):
+            click.echo(block, err=True)
     # The numbers first: drawing the page takes a second or two.
     if not as_json:
         show_run(found, written)
