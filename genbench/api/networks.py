@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,14 @@ from genbench.engine.steps import load_named, load_step
 from genbench.engine.store import Store
 from genbench.errors import NotApplicable, UserError
 from genbench.keys import derive_seed
-from genbench.subject.parts import CountedParts, Kept, compute_own, computed_here, function_name
+from genbench.subject.parts import (
+    CountedParts,
+    Kept,
+    compute_cached,
+    compute_own,
+    computed_here,
+    function_name,
+)
 from genbench.subject.subject import Subject
 
 if TYPE_CHECKING:
@@ -54,13 +62,21 @@ class SuiteParts:
 
     def own(self, function: Callable[[Subject], Any], subject: Subject) -> tuple[Any, Iterable[str]]:
         """What a plugin's function gives, computed now or before."""
-        import msgspec
-
         name = function_name(function)
         if name not in self._own:
             self._own[name] = compute_own(function, subject, self._seed)
         value, used = self._own[name]
-        return msgspec.json.decode(msgspec.json.encode(value)), used
+        return copy.deepcopy(value), used
+
+    def cached(
+        self, key: str, function: Callable[[Subject], Any], subject: Subject
+    ) -> tuple[Any, Iterable[str]]:
+        """What a function gave under this key, computed now or before."""
+        name = f"cached {key}"
+        if name not in self._own:
+            self._own[name] = compute_cached(key, function, subject, self._seed)
+        value, used = self._own[name]
+        return copy.deepcopy(value), used
 
 
 class SuiteSubject(Subject):

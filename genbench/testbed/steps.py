@@ -275,7 +275,7 @@ def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
         inputs=inputs,
         labels=labels,
         classes=result.classes,
-        hyperparameters={"weights": result.weights},
+        hyperparameters={"backbone": result.backbone, "weights": result.weights},
         recorded=lambda: read_state(load_file(network / "trace.safetensors")),
     )
 
