@@ -11,7 +11,7 @@ import click
 from genbench.cli.common import debugging
 from genbench.errors import UserError
 
-__all__ = ["main"]
+__all__ = ["main", "main_group"]
 
 _COMMANDS = {
     "run": "genbench.cli.run:run",
@@ -37,6 +37,9 @@ _COMMANDS = {
     "schema": "genbench.cli.schema:schema",
     "check": "genbench.cli.author:check",
     "new": "genbench.cli.author:new",
+    "open": "genbench.cli.housekeeping:open_",
+    "gc": "genbench.cli.housekeeping:gc",
+    "completion": "genbench.cli.housekeeping:completion",
     "doctor": "genbench.cli.doctor:doctor",
 }
 
@@ -66,10 +69,30 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _show_version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    """torch is not imported for it: its files say what it is."""
+    if not asked:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    from genbench._version import __version__
+
+    try:
+        torch = f"torch {version('torch')}"
+    except PackageNotFoundError:
+        torch = "no torch"
+    python = ".".join(map(str, sys.version_info[:3]))
+    click.echo(f"genbench {__version__} ({torch}, Python {python})")
+    ctx.exit()
+
+
 @click.group(
     cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.version_option(package_name="genbench", message="%(prog)s %(version)s")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version,
+    help="Show the versions of genbench, torch and Python, and exit.",
+)  # fmt: skip
 def _genbench() -> None:
     """Test generalization measures of deep networks against held-out truth.
 
@@ -80,6 +103,10 @@ def _genbench() -> None:
     genbench measures                     what can be scored
     genbench new mymeasure                start a measure of your own as a package
     """
+
+
+main_group = _genbench
+"""For whoever must know all commands."""
 
 
 def main(args: list[str] | None = None) -> None:

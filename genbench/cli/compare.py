@@ -10,6 +10,7 @@ from genbench.api.execution import Execution, execution_arguments
 from genbench.api.suites import DEFAULT_SUITE
 from genbench.cli.common import common_options, store_option
 from genbench.cli.execution import execution_options
+from genbench.cli.names import complete_measures
 from genbench.display.tables import fitting_columns, print_json, print_table
 
 __all__ = ["compare"]
@@ -19,8 +20,8 @@ _MOST_PAIRS = 12
 
 
 @click.command()
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
+@click.argument("first", metavar="A", shell_complete=complete_measures)
+@click.argument("second", metavar="B", shell_complete=complete_measures)
 @click.option(
     "--suite", "-s", default=DEFAULT_SUITE, show_default=True, metavar="NAME|FILE.toml",
     help="What to compare them on.",

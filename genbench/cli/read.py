@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from genbench.cli.common import common_options, debugging, store_option
 from genbench.cli.execution import Execution, local_execution_options
+from genbench.cli.names import complete_measures
 from genbench.display.names import reading_note
 from genbench.display.tables import print_json, print_table
 from genbench.errors import UserError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("network", metavar="FILE.py:FUNCTION")
 @click.option(
     "--measure", "-m", "specs", multiple=True, metavar="NAME|FILE.py[:FUNCTION]",
-    help="A measure by name, or from a file; may be repeated.",
+    help="A measure by name, or from a file; may be repeated.", shell_complete=complete_measures,
 )  # fmt: skip
 @click.option("--all", "all_measures", is_flag=True, help="Every registered measure.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For measures that draw random numbers.")

@@ -11,6 +11,7 @@ from msgspec import to_builtins
 
 from genbench.cli.common import common_options, debugging, store_option
 from genbench.cli.execution import Execution, execution_options, worker_options
+from genbench.cli.names import complete_measures
 from genbench.cli.suite_options import SuiteChoice, suite_options
 from genbench.display.tables import print_json, print_table
 
@@ -22,7 +23,7 @@ def _measure_options(function: F) -> F:
         click.option("--all", "all_measures", is_flag=True, help="Every registered measure."),
         click.option(
             "--measure", "-m", "specs", multiple=True, metavar="NAME|FILE.py[:FUNCTION]",
-            help="A measure by name, or from a file; may be repeated.",
+            help="A measure by name, or from a file; may be repeated.", shell_complete=complete_measures,
         ),
     ):  # fmt: skip
         function = option(function)

@@ -13,6 +13,7 @@ import click
 
 from genbench.api.execution import Execution, execution_arguments
 from genbench.api.suites import DEFAULT_SUITE
+from genbench.cli.names import complete_suites
 
 if TYPE_CHECKING:
     from genbench.api.suites import LoadedSuite
@@ -110,7 +111,7 @@ def suite_options(function: F) -> F:
         click.option("--quick", is_flag=True, help="A small subset to try out; kept apart from the rest."),
         click.option(
             "--suite", "-s", default=DEFAULT_SUITE, show_default=True, metavar="NAME|FILE.toml",
-            help="What to run it on.",
+            help="What to run it on.", shell_complete=complete_suites,
         ),
     ):  # fmt: skip
         decorated = option(decorated)

@@ -10,6 +10,7 @@ import click
 
 from genbench.api.suites import DEFAULT_SUITE
 from genbench.cli.common import common_options, store_option
+from genbench.cli.names import complete_measures
 from genbench.display.tables import Shown, print_json, print_table
 from genbench.errors import UserError, described
 
@@ -24,7 +25,7 @@ __all__ = ["try_"]
 
 
 @click.command("try")
-@click.argument("spec", metavar="NAME|FILE.py[:FUNCTION]")
+@click.argument("spec", metavar="NAME|FILE.py[:FUNCTION]", shell_complete=complete_measures)
 @click.option(
     "--network", "names", multiple=True, metavar="NAME",
     help="Read this one, as `genbench networks` names it, or its end.  [default: the smallest]",
