@@ -35,7 +35,7 @@ from genbench.engine import taking
 from genbench.engine.cells import Cell, Limits, Outcome, Status
 from genbench.engine.compute import Compute
 from genbench.plugin.registry import BUILT_IN, load_registry
-from genbench.run.own import read_network
+from genbench.runs.own import read_network
 from genbench.subject import (
     gradient_noise,
     gradients,

@@ -142,7 +142,7 @@ def test_all_measures_cost_little_more_than_themselves(tmp_path: Path, benchmark
 def _bare(folder: Path, suite: str, store: Path) -> float:
     """Processor time of all readings of a suite in this process, after those of one network to warm up."""
     from genbench.engine.host import prepare_torch
-    from genbench.run.plan import make_plan
+    from genbench.runs.plan import make_plan
     from genbench.suites import load_suite
 
     prepare_torch()

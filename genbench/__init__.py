@@ -1,6 +1,14 @@
 """genbench tests generalization measures of deep networks against held-out truth.
 
-The public names, all an author of a measure needs:
+For whoever tests measures, in a program or a notebook:
+
+- `load_suite`: a suite, with its networks, settings and truths as pandas tables.
+- `read`: one measure on one network, in this process.
+- `run`: measures on all networks of a suite, with their scores; what `genbench run` does.
+- `compare`: two measures on a suite, and the pairs of networks in which they differ.
+- `score`: measures in a table of networks that were trained elsewhere.
+
+For authors of measures:
 
 - `measure`: decorator that turns a function of a subject into a measure.
 - `Subject`: one trained network, its initial weights and its training data.
@@ -18,24 +26,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from genbench._lazy import names_from
+from genbench._version import __version__
 
 if TYPE_CHECKING:
+    from genbench.api.comparison import compare
+    from genbench.api.readings import read
+    from genbench.api.runs import run
+    from genbench.api.suites import load_suite
+    from genbench.api.tables import score
     from genbench.errors import NotApplicable
     from genbench.plugin.contract import Estimate, Measure, measure
     from genbench.plugin.hookspecs import hookimpl
     from genbench.subject import Subject
 
-__all__ = ["Estimate", "Measure", "NotApplicable", "Subject", "__version__", "hookimpl", "measure"]
-
-__version__ = "0.1.0"
+__all__ = [
+    "Estimate",
+    "Measure",
+    "NotApplicable",
+    "Subject",
+    "__version__",
+    "compare",
+    "hookimpl",
+    "load_suite",
+    "measure",
+    "read",
+    "run",
+    "score",
+]
 
 _HOMES = {
     "Estimate": "genbench.plugin.contract",
     "Measure": "genbench.plugin.contract",
     "NotApplicable": "genbench.errors",
     "Subject": "genbench.subject",
+    "compare": "genbench.api.comparison",
     "hookimpl": "genbench.plugin.hookspecs",
+    "load_suite": "genbench.api.suites",
     "measure": "genbench.plugin.contract",
+    "read": "genbench.api.readings",
+    "run": "genbench.api.runs",
+    "score": "genbench.api.tables",
 }
 
 __getattr__ = names_from(_HOMES, __name__)

@@ -18,7 +18,7 @@ from rooms import modules, room
 
 from genbench.packs.manifest import Manifest
 from genbench.plugin.registry import BUILT_IN, load_registry
-from genbench.run.plan import Plan
+from genbench.runs.plan import Plan
 from genbench.suites.evidence import Evidence
 from genbench.suites.kind import Kind, load_kind
 from genbench.suites.pages import Pages

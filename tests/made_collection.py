@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from genbench.errors import UserError
 from genbench.plugin.registry import find_measure
-from genbench.run.plan import make_plan
+from genbench.runs.plan import make_plan
 from genbench.suites import load_suite
 
 SUITE = """

@@ -107,7 +107,9 @@ def test_a_slope_that_flips() -> None:
 def test_a_level_that_jumps_and_a_shape_that_bends() -> None:
     jump = judge(made_audit(lambda t: (20 if adam(t) else 1) * n_of(t) ** -0.5), "slope")
     assert (jump.verdict, "level × 20" in jump.why) == ("fragile", True)
-    bent = judge(made_audit(lambda t: abs(math.log(n_of(t) / 300)) + 1 if adam(t) else n_of(t) ** -0.5), "slope")
+    bent = judge(
+        made_audit(lambda t: abs(math.log(n_of(t) / 300)) + 1 if adam(t) else n_of(t) ** -0.5), "slope"
+    )
     assert (bent.verdict, "monotone" in bent.why) == ("fragile", True)
 
 
@@ -141,7 +143,10 @@ def test_hysteresis() -> None:
     assert verdict.verdict == "fragile"
     assert verdict.numbers["sgd 0.01: D"] == pytest.approx(math.log(0.9))
     assert verdict.numbers["adam 0.01: D"] == pytest.approx(math.log(3))
-    assert judge(made_audit(lambda t: 1.5 if t.stressor == "hysteresis" else 1.0), "hysteresis").verdict == "robust"
+    assert (
+        judge(made_audit(lambda t: 1.5 if t.stressor == "hysteresis" else 1.0), "hysteresis").verdict
+        == "robust"
+    )
 
 
 def test_label_noise() -> None:
@@ -152,7 +157,10 @@ def test_label_noise() -> None:
     flips = judge(made_audit(lambda t: grows(t) if adam(t) else 1 / grows(t)), "labels")
     assert "trend flips" in flips.why
     assert judge(made_audit(lambda t: 1 + 0.01 * grows(t)), "labels").verdict == "blind"
-    saturates = judge(made_audit(lambda t: {0: 1.2, 0.25: 2.0, 0.5: 2.2, 0.75: 2.1}.get(t.settings.get("share"), 2.1)), "labels")  # type: ignore[call-overload]
+    saturates = judge(
+        made_audit(lambda t: {0: 1.2, 0.25: 2.0, 0.5: 2.2, 0.75: 2.1}.get(t.settings.get("share"), 2.1)),
+        "labels",
+    )  # type: ignore[call-overload]
     assert saturates.verdict == "fragile"
 
 

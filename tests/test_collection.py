@@ -176,7 +176,7 @@ def test_planning_runs_nothing_of_the_users_and_no_torch(suite) -> None:
         f"""
         import sys
         from genbench.plugin.registry import find_measure
-        from genbench.run.plan import make_plan
+        from genbench.runs.plan import make_plan
         from genbench.suites import load_suite
         assert len(make_plan(load_suite({str(suite)!r}), find_measure("path_norm")).cells()) == 33
         print(sorted({{"torch", "nets", "parts", "genbench_file_nets"}} & sys.modules.keys()))

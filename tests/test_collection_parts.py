@@ -33,7 +33,7 @@ from genbench.errors import UserError
 from genbench.plugin.offers import DataRequest
 from genbench.plugin.registry import find_measure, load_registry
 from genbench.population.evidence import NetworkFacts
-from genbench.run.plan import make_plan
+from genbench.runs.plan import make_plan
 from genbench.suites import load_suite
 
 

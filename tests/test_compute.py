@@ -13,7 +13,7 @@ import torch
 from test_cli import assert_one_sentence
 from test_records import make_record, numbers
 
-from genbench.cli.execution import workers_and_threads
+from genbench.api.execution import workers_and_threads
 from genbench.engine import compute
 from genbench.engine.cells import Cost, Limits, Outcome, Status, Step, make_cell
 from genbench.engine.compute import Compute, autocast, compute_device, use

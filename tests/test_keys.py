@@ -10,7 +10,7 @@ from genbench.engine.cells import Step, make_cell
 from genbench.keys import KEY_RECIPE, canonical_json, cell_key, derive_seed
 from genbench.plugin.registry import find_measure
 from genbench.population.plan import plan_population
-from genbench.run.plan import make_plan
+from genbench.runs.plan import make_plan
 from genbench.suites import load_suite
 from genbench.suites.evidence_packs import find_pack
 from genbench.suites.kind import kind_of

@@ -202,7 +202,7 @@ def test_recorded_readings_stand_beside_later_runs(pack, run, tmp_path, monkeypa
     """Taken only for the very same evidence."""
     from genbench.records import references
     from genbench.records.validate import read_record
-    from genbench.run.plan import make_plan
+    from genbench.runs.plan import make_plan
     from genbench.suites import load_suite
     from genbench.suites.kind import kind_of
 

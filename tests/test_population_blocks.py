@@ -317,13 +317,17 @@ def test_score_on_the_table_gives_the_scores_of_the_run(run: Run, finished) -> N
     assert targets == {"gap", "gap_ood_contrast", "gap_ood_gaussian_noise", "gap_ood_corrupted"}
 
 
-def test_a_second_run_computes_nothing_and_prints_every_score(run: Run, finished, tmp_path) -> None:
+def test_a_second_run_computes_nothing_and_says_where_every_score_is(run: Run, finished, tmp_path) -> None:
     folder = finished["folder"]
     done = run("run", "--suite", "blocks.toml", "--measure", "param_norm", "--store", "store", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "nothing to compute" in done.stderr
+    table = Path("store") / "tables" / "tiny-blocks.csv"
+    assert f"every score: genbench score {table}" in done.stdout
+    assert len(done.stdout.splitlines()) < 60, "a person reads it, piped or not"
+    every = run("score", table, cwd=folder)
     for title in ("Robust sign-error", "Affine oracle", "Granulated Kendall", "PGDL", "CMS and eCMS"):
-        assert title in done.stdout
+        assert title in every.stdout
     assert f"table: {Path('store') / 'tables' / 'tiny-blocks.csv'}" in done.stdout
     assert (folder / "store/tables/tiny-blocks.csv").is_file()
 

@@ -17,7 +17,7 @@ from genbench.plugin.registry import Entry, Source, load_registry
 from genbench.records import references
 from genbench.records.references import REFERENCES, find_references, reference_text
 from genbench.records.validate import read_record
-from genbench.run.plan import Plan, make_plan
+from genbench.runs.plan import Plan, make_plan
 from genbench.suites.evidence_packs import find_pack, shipped_evidence
 from genbench.suites.kind import kind_of
 from genbench.suites.suite import load_suite

@@ -414,6 +414,19 @@ def test_the_headings_of_a_long_board_stay_in_view(browser, site, width, moves) 
         browser.set_window_size(1400, 1000)
 
 
+def test_rows_of_the_front_page_have_one_height_on_a_phone(browser, site) -> None:
+    size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        browser.get((site / "index.html").as_uri())
+        script = "return [...document.querySelectorAll('.matrix tbody tr')].map(row => row.offsetHeight)"
+        heights = browser.execute_script(script)
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert len(heights) > 3
+    assert max(heights) - min(heights) <= 1, heights
+
+
 def test_a_populations_measure_page(browser, site) -> None:
     from selenium.webdriver.support.select import Select
 

@@ -18,7 +18,7 @@ from genbench.engine.readings import READING, ReadingTable
 from genbench.engine.store import Damage, Store, read_manifest
 from genbench.errors import StoreError
 from genbench.plugin.registry import find_measure
-from genbench.run.plan import make_plan
+from genbench.runs.plan import make_plan
 from genbench.suites import load_suite
 
 

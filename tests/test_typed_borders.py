@@ -12,7 +12,7 @@ from untyped_borders import sources, untyped_borders
 OPEN: dict[str, str] = {
     # What users and plugins name as they like.
     "genbench.suites.fields:Toml": "a suite's file, until its kind has read it; and what is hashed of it",
-    "genbench.subject.subject:*.hyperparameters": "of a user's own network, passed to measures as they are",
+    "genbench.subject.subject:*hyperparameters*": "of a user's own network, passed to measures as they are",
     "genbench.subject.parts:*": "options of a part are the arguments of the function that computes it",
     "genbench.subject.part_messages:PartRequest.options": "the same, asked for",
     "genbench.engine.messages:PartWork.options": "the same, on their way to a worker",

@@ -21,7 +21,7 @@ from genbench.engine.store import Store
 from genbench.errors import UserError
 from genbench.plugin.contract import Measure, MeasureInfo
 from genbench.plugin.registry import Entry, Source, load_registry
-from genbench.run.execute import RunOptions
+from genbench.runs.execute import RunOptions
 
 __all__ = ["MeasureReadings", "finish", "observe"]
 

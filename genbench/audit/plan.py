@@ -33,7 +33,7 @@ from genbench.packs.pack import MANIFEST, Pack, read_pack, unpacked_cell
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Entry, load_registry
 from genbench.population.step_types import BlockNetwork, NetworkRecipe
-from genbench.run.plan import measure_fingerprint
+from genbench.runs.plan import measure_fingerprint
 from genbench.subject.version import SUBJECT_VERSION
 
 __all__ = [

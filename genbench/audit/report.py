@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from genbench import __version__
+from genbench._version import __version__
 from genbench.audit.execute import MeasureReadings
 from genbench.audit.figures import draw_panels, panels_of
 from genbench.audit.setups import STRESSORS, Stressor

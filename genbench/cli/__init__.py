@@ -8,15 +8,18 @@ from importlib import import_module
 
 import click
 
+from genbench.cli.common import debugging
 from genbench.errors import UserError
 
-__all__ = ["main"]
+__all__ = ["main", "main_group"]
 
 _COMMANDS = {
     "run": "genbench.cli.run:run",
     "plan": "genbench.cli.run:plan",
     "audit": "genbench.cli.audit:audit",
+    "try": "genbench.cli.trial:try_",
     "read": "genbench.cli.read:read",
+    "compare": "genbench.cli.compare:compare",
     "score": "genbench.cli.score:score",
     "judge": "genbench.cli.judge:judge",
     "networks": "genbench.cli.judge:networks",
@@ -35,6 +38,9 @@ _COMMANDS = {
     "schema": "genbench.cli.schema:schema",
     "check": "genbench.cli.author:check",
     "new": "genbench.cli.author:new",
+    "open": "genbench.cli.housekeeping:open_",
+    "gc": "genbench.cli.housekeeping:gc",
+    "completion": "genbench.cli.housekeeping:completion",
     "doctor": "genbench.cli.doctor:doctor",
 }
 
@@ -64,19 +70,44 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _show_version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    """torch is not imported for it: its files say what it is."""
+    if not asked:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    from genbench._version import __version__
+
+    try:
+        torch = f"torch {version('torch')}"
+    except PackageNotFoundError:
+        torch = "no torch"
+    python = ".".join(map(str, sys.version_info[:3]))
+    click.echo(f"genbench {__version__} ({torch}, Python {python})")
+    ctx.exit()
+
+
 @click.group(
     cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.version_option(package_name="genbench", message="%(prog)s %(version)s")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version,
+    help="Show the versions of genbench, torch and Python, and exit.",
+)  # fmt: skip
 def _genbench() -> None:
     """Test generalization measures of deep networks against held-out truth.
 
     \b
     genbench run --measure path_norm      score a measure on the default suite
-    genbench run --measure ./mine.py      score your own, from one file
+    genbench try ./mine.py                try your own on one network, under your debugger
+    genbench run --measure ./mine.py      score it
     genbench measures                     what can be scored
     genbench new mymeasure                start a measure of your own as a package
     """
+
+
+main_group = _genbench
+"""For whoever must know all commands."""
 
 
 def main(args: list[str] | None = None) -> None:
@@ -95,7 +126,7 @@ def main(args: list[str] | None = None) -> None:
             message += f"; see `{command} --help`"
         _fail(message)
     except UserError as problem:
-        if _debugging():
+        if debugging():
             raise
         _fail(str(problem))
     except (click.Abort, KeyboardInterrupt):
@@ -106,7 +137,7 @@ def main(args: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(141)
     except Exception as problem:
-        if _debugging():
+        if debugging():
             raise
         _fail(
             f"internal error, {type(problem).__name__}: {' '.join(str(problem).split())}; "
@@ -114,10 +145,6 @@ def main(args: list[str] | None = None) -> None:
             code=70,
         )
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _debugging() -> bool:
-    return "--debug" in sys.argv or bool(os.environ.get("GENBENCH_DEBUG"))
 
 
 def _fail(message: str, code: int = 2) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from genbench.packs.pack import Pack
     from genbench.plugin.contract import Measure
     from genbench.plugin.registry import Entry
-    from genbench.run.execute import RunOptions
+    from genbench.runs.execute import RunOptions
 
 
 @click.command()

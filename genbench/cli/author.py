@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genbench.cli.common import common_options
+from genbench.cli.common import common_options, debugging
 from genbench.display.tables import print_json, print_table
 from genbench.errors import UserError
 
@@ -117,4 +117,7 @@ def check(spec: str, timeout: float, as_json: bool) -> int:
             rows = [{"check": r.name, "status": r.outcome, "detail": r.detail} for r in report.results]
             print_table(["check", "status", "detail"], rows, title=report.measure)
             click.echo(report.summary())
+            if debugging():
+                for result in report.failed:
+                    click.echo(f"{result.name}: output of {report.measure}:\n{result.output}", err=True)
     return 1 if any(report.failed for report in reports) else 0

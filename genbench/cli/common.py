@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-__all__ = ["common_options", "parse_memory", "store_option"]
+__all__ = ["common_options", "debugging", "store_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def debugging() -> bool:
+    """Whether whoever runs a command wants to see behind its one-line errors."""
+    return "--debug" in sys.argv or bool(os.environ.get("GENBENCH_DEBUG"))
 
 
 def common_options(function: F) -> F:
     """Add `--json` (argument `as_json`) and `--debug` (read by `genbench.cli.main`)."""
     function = click.option(
-        "--debug", is_flag=True, expose_value=False, help="Show tracebacks instead of one-line errors."
+        "--debug", is_flag=True, expose_value=False, help="Show tracebacks, and what measures print."
     )(function)
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(function)
 
@@ -31,24 +38,3 @@ def store_option(function: F) -> F:
         show_default=True,
         help="Folder that keeps every result.",
     )(function)
-
-
-def parse_memory(text: str | None) -> int:
-    """A size such as 4G or 500M in bytes; None is half the machine's memory."""
-    from genbench.errors import UserError
-
-    if text is None:
-        import psutil
-
-        return int(psutil.virtual_memory().total // 2)
-    number, unit = text[:-1], text[-1:].upper()
-    scale = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}.get(unit)
-    if scale is None:
-        number, scale = text, 1
-    try:
-        size = int(float(number) * scale)
-    except (ValueError, OverflowError):
-        size = 0
-    if size <= 0:
-        raise UserError(f"--memory {text!r} is not a size; write 500M or 4G")
-    return size

@@ -46,7 +46,7 @@ def cube(
     Error and kappa over zero-shot share × SSIM × model size, one cube per family (004), with mean (M),
     standard deviation (SD) and 10th percentile (P10) over classes. Computes what the store does not have.
     """
-    from genbench import __version__
+    from genbench._version import __version__
     from genbench.testbed.cube_tables import (
         check_export,
         cube_record,
@@ -82,25 +82,10 @@ def cube(
         click.echo(f"written: {path}")
 
 
-def find_evidence(
-    choice: SuiteChoice,
-    store: Path,
-    execution: Execution,
-    *,
-    quiet: bool,
-    cubes: bool = True,
-) -> Evidence:
-    """The evidence of the suite that the options choose; a `UserError` if it must have cubes and has none."""
-    from genbench.report.progress import make_progress
-    from genbench.run.execute import find_evidence, require_ready, workers_of
-    from genbench.run.plan import make_plan
+def find_evidence(choice: SuiteChoice, store: Path, execution: Execution, *, quiet: bool) -> Evidence:
+    """The evidence of the suite that the options choose; a `UserError` if it has no cubes."""
     from genbench.suites.kind import kind_of
 
-    suite = choice.load()
-    if cubes:
-        kind_of(suite).require_cubes(suite)
-    how = execution.settle()
-    plan = make_plan(suite, [], pack=choice.pack(suite))
-    require_ready(plan, execution.executor)
-    with make_progress(plan, store, jobs=workers_of(plan, store, how), quiet=quiet) as progress:
-        return find_evidence(plan, store, progress, **how)
+    loaded = choice.open(store, execution)
+    kind_of(loaded.suite).require_cubes(loaded.suite)
+    return loaded.compute_evidence(quiet=quiet)

@@ -3,70 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from genbench.cli.common import parse_memory
-
-if TYPE_CHECKING:
-    from genbench.run.execute import RunOptions
+from genbench.api.execution import Execution
 
 __all__ = ["Execution", "execution_options", "local_execution_options", "worker_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Execution:
-    """What the options said."""
-
-    jobs: int | None
-    device: str
-    threads: int | None
-    autocast: bool
-    timeout: float = 600.0
-    memory: str | None = None
-    executor: str = "local"
-    no_sandbox: bool = False
-    takes_readings: bool = False
-
-    def settle(self) -> RunOptions:
-        """Look for the device, and compute so from now on; says which device it is unless that is plain.
-
-        Before anything is planned, because features in bfloat16 have keys of their own.
-        """
-        from genbench.engine.cells import Limits
-        from genbench.engine.compute import Compute, use
-        from genbench.engine.devices import choose_device
-        from genbench.sealing.seal import missing
-
-        device = choose_device(self.device)
-        if self.device != "cpu":
-            click.echo(f"device: {device}", err=True)
-        problem = "--no-sandbox" if self.no_sandbox else missing()
-        if problem and self.takes_readings:
-            click.echo(f"readings are not sealed: {problem}; no board calls them reproduced", err=True)
-        jobs, threads = workers_and_threads(self.jobs, self.threads)
-        compute = Compute(device.name, threads, self.autocast)
-        use(compute)
-        return {
-            "jobs": jobs,
-            "limits": Limits(self.timeout, parse_memory(self.memory), compute, not self.no_sandbox),
-            "executor": self.executor,
-            "device_free": device.free,
-        }
-
-
-def workers_and_threads(jobs: int | None, threads: int | None) -> tuple[int, int]:
-    """Workers and threads of each that share the cores; what was asked for stays as it is."""
-    import os
-
-    cores = os.cpu_count() or 1
-    jobs = jobs or (cores if threads is None else max(1, cores // threads))
-    return jobs, threads or max(1, cores // jobs)
 
 
 _WORKERS = (

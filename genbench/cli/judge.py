@@ -30,14 +30,7 @@ _permutations_option = click.option(
 
 def _evidence(choice: SuiteChoice, quiet: bool, store: Path, execution: Execution) -> Evidence:
     """Out of the suite's pack, or else computed and stored as `genbench run` does."""
-    from genbench.cli.cube import find_evidence
-    from genbench.suites.kind import kind_of
-
-    suite = choice.load()
-    pack = choice.pack(suite)
-    if pack is not None:
-        return kind_of(suite).packed_evidence(suite, pack)
-    return find_evidence(choice, store, execution, quiet=quiet, cubes=False)
+    return choice.open(store, execution).find_evidence(quiet=quiet)
 
 
 @click.command()

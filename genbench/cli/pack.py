@@ -54,7 +54,7 @@ def build(
     from genbench.packs.pack import read_pack
     from genbench.suites.evidence_packs import build_pack
 
-    suite = choice.load()
+    suite = choice.open().suite
 
     def write(plan: EvidencePlan, opened: Store) -> None:
         machine = provenance()
@@ -88,8 +88,8 @@ def verify(choice: SuiteChoice, store: Path, execution: Execution, as_json: bool
     from genbench.errors import UserError
     from genbench.suites.kind import kind_of
 
-    suite = choice.load()
-    pack_ = choice.pack(suite)
+    loaded = choice.open()
+    suite, pack_ = loaded.suite, loaded.pack
     if pack_ is None:
         raise UserError(f"suite {suite.title} has no evidence pack to verify; name one with --pack")
     found: list[Comparison] = []
@@ -130,8 +130,8 @@ def _from_scratch(
     from dataclasses import replace
 
     from genbench.report.progress import make_progress
-    from genbench.run.execute import bring_to_end, require_ready, workers_of
-    from genbench.run.plan import make_plan
+    from genbench.runs.execute import bring_to_end, require_ready, workers_of
+    from genbench.runs.plan import make_plan
 
     how = execution.settle()
     plan = make_plan(suite, [])

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from genbench.cli.common import common_options, store_option
+from genbench.cli.common import common_options, debugging, store_option
 from genbench.cli.execution import Execution, local_execution_options
+from genbench.cli.names import complete_measures
 from genbench.display.names import reading_note
 from genbench.display.tables import print_json, print_table
 from genbench.errors import UserError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("network", metavar="FILE.py:FUNCTION")
 @click.option(
     "--measure", "-m", "specs", multiple=True, metavar="NAME|FILE.py[:FUNCTION]",
-    help="A measure by name, or from a file; may be repeated.",
+    help="A measure by name, or from a file; may be repeated.", shell_complete=complete_measures,
 )  # fmt: skip
 @click.option("--all", "all_measures", is_flag=True, help="Every registered measure.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For measures that draw random numbers.")
@@ -47,7 +48,7 @@ def read(
     from genbench.engine.cells import Status
     from genbench.plugin.registry import find_measure, load_registry
     from genbench.report.read_progress import read_progress
-    from genbench.run.own import read_network
+    from genbench.runs.own import read_network
 
     path, colon, function = network.rpartition(":")
     if not colon or not path.endswith(".py") or not function.isidentifier():
@@ -63,6 +64,11 @@ def read(
     how = execution.settle()
     with read_progress(quiet=as_json or len(entries) <= _FEW) as progress:
         found = read_network(Path(path), function, entries, store, progress, seed=seed, **how)
+    if debugging():
+        from genbench.report.outputs import output_blocks
+
+        for block in output_blocks((name, network, outcome) for name, outcome in found.items()):
+            click.echo(block, err=True)
     rows = [_row(name, outcome) for name, outcome in found.items()]
     if as_json:
         print_json(rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,7 @@ from genbench.display.tables import fitting_columns, print_json, print_table
 
 if TYPE_CHECKING:
     from genbench.scoring.all_scores import TableScores
-    from genbench.scoring.board_baselines import Baseline
     from genbench.scoring.columns import Columns
-    from genbench.scoring.network_table import NetworkTable
-    from genbench.scoring.verdicts import BoardVerdict
 
 _NAMES: dict[str, Any] = {"metavar": "A,B", "default": ""}
 
@@ -101,13 +97,21 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
     genbench score nin_adjusted.csv --measures '*_adjusted1' --test-size 10000 \\
         --keep-unconverged --where dataset=svhn --html svhn.html
     """
+    from genbench.api.tables import read_networks, score_networks
     from genbench.display.score_progress import score_progress
     from genbench.errors import UserError
-    from genbench.scoring.all_scores import Options, score_table
+    from genbench.scoring.all_scores import Options
 
     if as_json and as_csv:
         raise UserError("--json and --csv both print to standard output; give one of them")
-    networks = _read(table, given)
+    networks = read_networks(
+        table,
+        columns=_columns(given),
+        where=given["where"],
+        keep_unconverged=given["keep_unconverged"],
+        complete_rows=given["complete_rows"],
+        combine=given["combine"],
+    )
     options = Options(
         target=given["target"],
         family=given["family"],
@@ -121,14 +125,11 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
         if name not in networks.measures:
             raise UserError(f"--by-values: no measure {name!r}; there are {', '.join(networks.measures)}")
     with score_progress(quiet=as_json) as progress:
-        # More than two at a time would only wait for memory.
-        workers = min(2, os.cpu_count() or 1)
-        scored = score_table(networks, _list(given["scores"]), options, progress, workers)
-    asked = _ask(networks, options.target) if given["questions"] else None
+        found = score_networks(networks, _list(given["scores"]), options, progress)
+    scored = found.result
+    asked = found.questions if given["questions"] else None
     if html is not None:
-        from genbench.report.score_page import write_page
-
-        write_page(scored, html, chosen)
+        found.report(html, chosen)
     if as_json:
         from genbench.report.score_document import score_document
 
@@ -144,41 +145,6 @@ def score(table: Path, as_json: bool, as_csv: bool, html: Path | None, worst: in
     if html is not None:
         click.echo(f"page: {html}", err=True)
     return 0
-
-
-def _ask(networks: NetworkTable, target: str) -> tuple[BoardVerdict, dict[str, Baseline]]:
-    """The four questions that the table's columns allow, and the baselines."""
-    from genbench.scoring.board_baselines import judge_baselines
-    from genbench.scoring.table_networks import table_networks
-    from genbench.scoring.verdicts import judge
-
-    known = table_networks(networks, target=target)
-    readings = dict(zip(networks.measures, networks.readings.T, strict=True))
-    return judge(known, readings), judge_baselines(known, readings)
-
-
-def _read(path: Path, given: dict[str, Any]) -> NetworkTable:
-    from genbench.plugin.registry import load_registry
-    from genbench.scoring.combine import METHODS, add_combination
-    from genbench.scoring.table_files import read_table
-    from genbench.scoring.where import read_condition
-
-    known = {name: entry.item for name, entry in load_registry().measures.items()}
-    networks = read_table(
-        path,
-        _columns(given),
-        known_measures=known,
-        keep_unconverged=given["keep_unconverged"],
-        where=[read_condition(text) for text in given["where"]],
-    )
-    for text in given["combine"]:
-        method, colon, names = text.partition(":")
-        if not colon or method.lower() not in METHODS:
-            from genbench.errors import UserError
-
-            raise UserError(f"--combine {text!r} is not METHOD:A,B with METHOD one of {', '.join(METHODS)}")
-        networks = add_combination(networks, method.lower(), _short(names))
-    return networks.complete() if given["complete_rows"] else networks
 
 
 def _columns(given: dict[str, Any]) -> Columns:

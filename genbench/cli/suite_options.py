@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    from genbench.packs.pack import Pack
-    from genbench.suites import Suite
+from genbench.api.execution import Execution, execution_arguments
+from genbench.api.suites import DEFAULT_SUITE
+from genbench.cli.names import complete_suites
 
-__all__ = ["DEFAULT_SUITE", "SuiteChoice", "suite_options"]
+if TYPE_CHECKING:
+    from genbench.api.suites import LoadedSuite
+    from genbench.suites.fields import Toml
+
+__all__ = ["SuiteChoice", "suite_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-DEFAULT_SUITE = "mini"
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,21 @@ class SuiteChoice:
     pack_place: str | None
     """A folder, or an address."""
 
-    def load(self) -> Suite:
-        """The suite, with its fields replaced by the options."""
-        from genbench.suites import load_suite
+    def open(self, store: Path | None = None, execution: Execution | None = None) -> LoadedSuite:
+        """The suite with its fields replaced by the options, and where its evidence comes from."""
+        from genbench.api.suites import load_suite
 
+        return load_suite(
+            self.spec,
+            quick=self.quick,
+            changes=self._changes(),
+            pack=self.pack_place,
+            from_scratch=self.from_scratch,
+            store=store,
+            **({} if execution is None else execution_arguments(execution)),
+        )
+
+    def _changes(self) -> Toml:
         changes: dict[str, Any] = {}
         if self.dataset is not None:
             changes["data.dataset"] = self.dataset
@@ -47,33 +60,7 @@ class SuiteChoice:
         for text in self.settings:
             key, value = _setting(text)
             changes[key] = value
-        return load_suite(self.spec, quick=self.quick, changes=changes)
-
-    def pack(self, suite: Suite) -> Pack | None:
-        """The evidence pack to use for `suite`, if there is one and it was not declined."""
-        from genbench.errors import UserError
-        from genbench.packs.fetch import is_address, parse_address
-        from genbench.suites.evidence_packs import find_pack, pack_in, published_pack
-
-        place = self.pack_place
-        if place is not None and self.from_scratch:
-            raise UserError("--pack and --from-scratch exclude each other; choose one")
-        if self.from_scratch:
-            return None
-        if place is not None and not is_address(place):
-            return pack_in(Path(place), suite)
-        address = suite.published if place is None else parse_address(place)
-        shipped = find_pack(suite) if place is None else None
-        # A suite with other settings has other evidence than what was published for it.
-        if shipped is not None or address is None or (place is None and suite.changed):
-            return shipped
-        from genbench.cli.fetching import FetchBar
-
-        with FetchBar(address.url) as bar:
-            found = published_pack(suite, address, bar)
-        if place is not None and address.sha256 is None and suite.published is None:
-            click.echo(f"to have this very pack again: --pack '{found.address}'", err=True)
-        return found
+        return changes
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -125,7 +112,7 @@ def suite_options(function: F) -> F:
         click.option("--quick", is_flag=True, help="A small subset to try out; kept apart from the rest."),
         click.option(
             "--suite", "-s", default=DEFAULT_SUITE, show_default=True, metavar="NAME|FILE.toml",
-            help="What to run it on.",
+            help="What to run it on.", shell_complete=complete_suites,
         ),
     ):  # fmt: skip
         decorated = option(decorated)

@@ -37,6 +37,8 @@ class CheckResult:
     outcome: str
     """passed, failed, finding or not_applicable."""
     detail: str
+    output: str = ""
+    """Of a check that failed: what the measure printed, its traceback included."""
 
 
 @dataclass(frozen=True)

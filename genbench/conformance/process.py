@@ -65,9 +65,9 @@ def _result(title: str, kind: str, outcome: Outcome) -> CheckResult:
     if outcome.status is Status.NOT_APPLICABLE:
         return CheckResult(title, kind, "not_applicable", outcome.reason)
     if outcome.status is not Status.OK:
-        return CheckResult(title, kind, "failed", f"{outcome.status}: {outcome.reason}")
+        return CheckResult(title, kind, "failed", f"{outcome.status}: {outcome.reason}", outcome.output)
     if "broken" in outcome.result:
-        return CheckResult(title, kind, "failed", outcome.result["broken"])
+        return CheckResult(title, kind, "failed", outcome.result["broken"], outcome.output)
     verdict = "finding" if kind == "science" else "passed"
     return CheckResult(title, kind, verdict, outcome.result["detail"])
 

@@ -68,12 +68,14 @@ def print_table(
         title=title or None, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD
     )
     for column in columns:
-        # The first column names the row: it is never broken over lines.
+        # The first column names the row: it is never broken over lines. Nor are numbers and intervals.
         first = column == columns[0]
         # Numbers are narrow: their headings break in two lines rather than make them wide.
         number = column in right
         heading = column.replace(" ", "\n") if number and column[0].isalpha() else column
-        table.add_column(heading, justify="right" if number else "left", overflow="fold", no_wrap=first)
+        table.add_column(
+            heading, justify="right" if number else "left", overflow="fold", no_wrap=first or number
+        )
     for row in rows:
         table.add_row(*(Text(str(row.get(column, "")), style=_style(row, column)) for column in columns))
     Console().print(table)

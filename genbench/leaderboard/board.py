@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from genbench import __version__
+from genbench._version import __version__
 from genbench.leaderboard.trust import Trust, read_checked, read_recomputed, trust_of
 from genbench.records.record import Record, RecordedCost
 from genbench.records.validate import judged_records, record_files

@@ -19,8 +19,8 @@ from genbench.plugin.registry import Entry, load_registry
 from genbench.records.provenance import package_versions, plugin_record, processor
 from genbench.records.record import Record
 from genbench.report.progress import make_progress
-from genbench.run.execute import RunOptions, bring_to_end, workers_of
-from genbench.run.plan import make_plan
+from genbench.runs.execute import RunOptions, bring_to_end, workers_of
+from genbench.runs.plan import make_plan
 from genbench.suites.evidence_packs import shipped_evidence
 
 __all__ = ["Agreement", "compare", "draw", "recompute", "require_measure", "what_differs"]

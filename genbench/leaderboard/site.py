@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
-from genbench import __version__
+from genbench._version import __version__
 from genbench.display.papers import paper_of
 from genbench.display.question_marks import marks_of, question_titles
 from genbench.display.templates import template_environment

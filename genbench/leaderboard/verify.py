@@ -9,7 +9,7 @@ from typing import Unpack
 
 from msgspec import structs
 
-from genbench import __version__
+from genbench._version import __version__
 from genbench.engine.guard import Limits
 from genbench.errors import UserError
 from genbench.leaderboard.recompute import Agreement, compare, draw, recompute
@@ -27,7 +27,7 @@ from genbench.leaderboard.trust import (
 from genbench.plugin.registry import load_registry
 from genbench.records.record import Record
 from genbench.records.validate import judged_records, record_files
-from genbench.run.execute import RunOptions
+from genbench.runs.execute import RunOptions
 from genbench.suites.evidence_packs import shipped_evidence
 
 __all__ = ["check_conformance", "remember", "suite_records", "verify_sample"]

@@ -95,13 +95,14 @@ def _require_hash(file: Path, source: Path, sha256: str) -> None:
         )
 
 
-def read_pack(folder: Path, manifest: type[Manifest] = Manifest) -> Pack:
+def read_pack(folder: str | Path, manifest: type[Manifest] = Manifest) -> Pack:
     """The pack in `folder`; a `UserError` if its manifest is not one.
 
     Parameters
     ----------
     manifest : its type, as the suite's kind says.
     """
+    folder = Path(folder)
     path = folder / MANIFEST
     try:
         content = path.read_bytes()

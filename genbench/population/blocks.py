@@ -164,6 +164,7 @@ def load_member(name: str, network: Path, training: Path, place: int) -> Trained
         inputs=data.inputs(data.raw.device),
         labels=data.labels,
         classes=shape.classes,
+        hyperparameters=asdict(shape),
         recorded=lambda: _trace(network / "trace.safetensors", place),
     )
 

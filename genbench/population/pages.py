@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -176,23 +175,8 @@ class PopulationPages(Pages):
         return [Table(list(rows[0]), rows, f"where {result.name} fails worst", ["sign-error"])]
 
     def closing(self, table: Path | None) -> list[Table | str]:
-        """All tables where nobody is watching; on a terminal, the command that shows them."""
-        scored: TableScores | None = self.judged.detail
-        if scored is None:
-            return []
-        if sys.stdout.isatty():
-            return [f"every score: genbench score {table}"]
-        from genbench.display.score_tables import score_tables
-
-        return [
-            Table(
-                found.columns,
-                found.rows,
-                found.title,
-                [name for name in found.columns if name not in ("measure", "fails worst at", "")],
-            )
-            for found in score_tables(scored)
-        ]
+        """The command that shows every score of every measure."""
+        return [] if self.judged.detail is None else [f"every score: genbench score {table}"]
 
     def warnings(self) -> list[str]:
         """Scores without their columns, measures without readings."""

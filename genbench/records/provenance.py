@@ -10,12 +10,12 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from genbench import __version__
+from genbench._version import __version__
 from genbench.keys import file_hash
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import BUILT_IN, Entry
 from genbench.records.record import Git, Platform, Plugin, Provenance, Seeds
-from genbench.run.plan import Plan, measure_fingerprint
+from genbench.runs.plan import Plan, measure_fingerprint
 from genbench.suites.kind import kind_of
 
 __all__ = ["CHECKOUT", "PACKAGES", "package_versions", "plugin_record", "processor", "provenance"]

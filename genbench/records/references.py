@@ -17,7 +17,7 @@ from genbench.engine.cells import Cost, Outcome, Status
 from genbench.plugin.registry import BUILT_IN, load_registry
 from genbench.records.record import SCHEMA, About, Plugin, Record
 from genbench.records.results import info_of, source_of
-from genbench.run.plan import Plan
+from genbench.runs.plan import Plan
 from genbench.subject.version import SUBJECT_VERSION
 from genbench.suites.kind import Kind, kind_of
 from genbench.suites.record_types import Count, RecordPart, Seconds, Sha256

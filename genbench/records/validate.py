@@ -60,13 +60,13 @@ def record_files(folder: Path) -> dict[str, list[Path]]:
     return found
 
 
-def read_records(paths: Sequence[Path], evidence: Evidence) -> list[Record]:
+def read_records(paths: Sequence[str | Path], evidence: Evidence) -> list[Record]:
     """Every record of a suite, checked against its evidence."""
     return list(judged_records(paths, evidence).records)
 
 
 def judged_records(
-    paths: Sequence[Path], evidence: Evidence, spot_checks: int | None = None
+    files: Sequence[str | Path], evidence: Evidence, spot_checks: int | None = None
 ) -> JudgedRecords:
     """Every record of a suite with the score that its readings give, which is the one it claims.
 
@@ -78,6 +78,7 @@ def judged_records(
         that no board ranks by are taken as they are. All records unless given.
     """
     kind = kind_of(evidence.suite)
+    paths = [Path(file) for file in files]
     records = [read_record(path) for path in paths]
     for record, path in zip(records, paths, strict=True):
         _refuse(path, _evidence_problems(record, evidence, kind))
@@ -107,11 +108,12 @@ def _refuse(path: Path, problems: Iterable[str]) -> None:
         raise UserError(f"{path}: {problem}")
 
 
-def read_record(path: Path, evidence: Evidence | None = None) -> Record:
+def read_record(path: str | Path, evidence: Evidence | None = None) -> Record:
     """The record in `path`: whole, unchanged since it was written, and true as far as can be recomputed.
 
     Without `evidence` its scores are taken as they are.
     """
+    path = Path(path)
     if evidence is not None:
         return read_records([path], evidence)[0]
     values, text = _parsed(path)

@@ -19,8 +19,8 @@ from genbench.plugin.registry import Entry
 from genbench.records.provenance import plugin_record, provenance
 from genbench.records.record import SCHEMA, Reading, Record, RecordedCost
 from genbench.records.results import about
-from genbench.run.execute import RunResult
-from genbench.run.plan import Plan
+from genbench.runs.execute import RunResult
+from genbench.runs.plan import Plan
 from genbench.subject.version import SUBJECT_VERSION
 from genbench.suites.kind import kind_of
 from genbench.suites.result import MeasureResult

@@ -1,34 +1,40 @@
-"""Progress of a run on standard error: bars on a terminal, a line now and then elsewhere."""
+"""Progress of a run: bars on a terminal or in a notebook, a line now and then elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from genbench.engine.cells import Cell, Outcome, Status, Step
-from genbench.run.forecast import duration, estimate
-from genbench.run.plan import Plan
+from genbench.report.notebook_bar import NotebookBar, in_notebook
+from genbench.runs.forecast import duration, estimate
+from genbench.runs.plan import Plan
 
 if TYPE_CHECKING:
     import rich.progress
 
     from genbench.engine.scheduler import Progress
 
-__all__ = ["cell_progress", "make_progress"]
+__all__ = ["cell_progress", "counted", "make_progress", "silent_progress"]
 
 _QUIET_SECONDS = 5.0
+
+T = TypeVar("T")
 
 
 @contextmanager
 def make_progress(
     plan: Plan, store: Path, *, jobs: int | None = None, quiet: bool = False
 ) -> Iterator[Progress]:
-    """Say what will be done and how long it will take, then show the display that fits standard error."""
+    """Say what will be done and how long it will take, then show the display that fits where this runs."""
+    if in_notebook() and not quiet:
+        yield _Cells(NotebookBar(f"{_headline(plan)}; {estimate(plan, store, jobs).sentence()}"))
+        return
     print(_headline(plan), estimate(plan, store, jobs).sentence(), sep="\n", file=sys.stderr)
     with cell_progress(quiet=quiet) as progress:
         yield progress
@@ -44,6 +50,34 @@ def cell_progress(*, quiet: bool = False) -> Iterator[Progress]:
         yield _Lines()
 
 
+@contextmanager
+def silent_progress() -> Iterator[Progress]:
+    """Nothing but what a person must know."""
+    yield _Silent()
+
+
+def counted(items: Sequence[T], title: str, *, shown: bool, name: Callable[[T], str]) -> Iterator[T]:
+    """The items one after another, with a bar that says which one is in work."""
+    if shown and in_notebook():
+        bar = NotebookBar(title)
+        for place, item in enumerate(items):
+            bar.update(place, len(items), name(item))
+            yield item
+        bar.update(len(items), len(items), "")
+    elif shown and sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import Progress as Bar
+
+        with Bar(console=Console(stderr=True), transient=True) as display:
+            task = display.add_task(title, total=len(items))
+            for item in items:
+                display.update(task, description=f"{title}: {name(item)}")
+                yield item
+                display.advance(task)
+    else:
+        yield from items
+
+
 def _headline(plan: Plan) -> str:
     networks, measures = len(plan.evidence.networks), len(plan.measures)
     mark = "  [quick: a small subset, not comparable with full results]" if plan.suite.quick else ""
@@ -53,6 +87,43 @@ def _headline(plan: Plan) -> str:
 
 def _failed(outcome: Outcome) -> bool:
     return outcome.status not in (Status.OK, Status.NOT_APPLICABLE)
+
+
+class _Silent:
+    """Tells notes alone."""
+
+    def begin(self, stored: list[Cell], pending: list[Cell]) -> None:
+        pass
+
+    def started(self, cell: Cell) -> None:
+        pass
+
+    def ended(self, cell: Cell, outcome: Outcome) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+class _Cells(_Silent):
+    """The cells of a run on the bar of a notebook."""
+
+    def __init__(self, bar: NotebookBar) -> None:
+        self._bar = bar
+        self._total = self._done = 0
+
+    def begin(self, stored: list[Cell], pending: list[Cell]) -> None:
+        self._total, self._done = len(stored) + len(pending), len(stored)
+        self._bar.update(self._done, self._total, "")
+
+    def started(self, cell: Cell) -> None:
+        self._bar.update(self._done, self._total, cell.label)
+
+    def ended(self, cell: Cell, outcome: Outcome) -> None:
+        self._done += 1
+        self._bar.update(self._done, self._total, cell.label)
+        if _failed(outcome):
+            self.note(f"{cell.label}: {outcome.status}: {outcome.reason}")
 
 
 class _Lines:

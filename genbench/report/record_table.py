@@ -8,7 +8,7 @@ from pathlib import Path
 from genbench.display.csv_text import table_text
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
-from genbench.run.execute import RunResult
+from genbench.runs.execute import RunResult
 
 __all__ = ["check_table_path", "write_table"]
 

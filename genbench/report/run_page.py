@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from genbench import __version__
+from genbench._version import __version__
 from genbench.display.kept_figures import figures_kept_in, inlined
 from genbench.display.names import reading_note
 from genbench.display.question_marks import Mark, question_marks, question_titles
@@ -21,7 +21,8 @@ from genbench.display.templates import template_environment
 from genbench.engine.cells import Outcome, Status
 from genbench.errors import UserError
 from genbench.plugin.contract import MeasureInfo
-from genbench.run.execute import RunResult
+from genbench.report.plain_words import plain_verdict
+from genbench.runs.execute import RunResult
 from genbench.scoring.board_baselines import Baseline
 from genbench.suites.evidence_packs import find_pack
 from genbench.suites.pages import Pages, Section
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_page_path", "default_page", "repeat_command", "write_run_page"]
 
+_MOST_LAYERS = 20
+"""Networks whose layers are shown."""
 _MOST_SCATTERS = 8
 """Each takes a tenth of a second; a page about every measure there is does without."""
 
@@ -76,6 +79,7 @@ class _Row:
     name: str
     summary: str
     asked: bool
+    baseline: bool
     rank: int | None
     score: Score | None
     headline: Headline | None
@@ -114,6 +118,12 @@ class _Measure:
     score: Score | None
     own: Struct
     """What the kind's own fragment shows."""
+    verdict: list[str]
+    """Sentences."""
+    layers: list[tuple[str, list[tuple[str, str]]]]
+    """Network to layer and value, where the measure says what each gave."""
+    more_layers: int
+    """Networks of which that is not shown."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +138,8 @@ class _Content:
     networks: int
     columns: list[tuple[str, str]]
     """Heading and what stands below it."""
+    counts: int
+    """How many of them, the last, say what a headline is made of."""
     rows: list[_Row]
     measures: list[_Measure]
     most_scatters: int
@@ -148,11 +160,13 @@ def _content(result: RunResult, pages: Pages) -> _Content:
         pages=pages,
         networks=len(evidence.networks),
         columns=[(column.heading or column.label, column.about) for column in columns],
+        counts=len(evidence.counts),
         rows=[
             _Row(
                 name=one.name,
                 summary=one.measure.summary,
                 asked=one.name in result.plan.asked,
+                baseline=one.baseline,
                 rank=rank,
                 score=one.score,
                 headline=result.judged.headline(one),
@@ -164,7 +178,8 @@ def _content(result: RunResult, pages: Pages) -> _Content:
             for rank, one in result.judged.ranked
         ],
         measures=[
-            _measure(pages, measure, drawn=i < _MOST_SCATTERS) for i, measure in enumerate(result.asked)
+            _measure(result, pages, measure, drawn=i < _MOST_SCATTERS)
+            for i, measure in enumerate(result.asked)
         ],
         most_scatters=_MOST_SCATTERS,
         sections=pages.run_evidence(),
@@ -173,7 +188,8 @@ def _content(result: RunResult, pages: Pages) -> _Content:
     )
 
 
-def _measure(pages: Pages, measure: MeasureResult, *, drawn: bool) -> _Measure:
+def _measure(result: RunResult, pages: Pages, measure: MeasureResult, *, drawn: bool) -> _Measure:
+    layers = _layers(measure)
     panels = pages.panels(measure)
     file = measure.source.kind == "file"
     return _Measure(
@@ -185,7 +201,19 @@ def _measure(pages: Pages, measure: MeasureResult, *, drawn: bool) -> _Measure:
         lines=any(panel.wrong for panel in panels),
         score=measure.score,
         own=pages.run_measure(measure),
+        verdict=plain_verdict(result, measure),
+        layers=layers[:_MOST_LAYERS],
+        more_layers=max(0, len(layers) - _MOST_LAYERS),
     )
+
+
+def _layers(measure: MeasureResult) -> list[tuple[str, list[tuple[str, str]]]]:
+    found = []
+    for network, outcome in measure.outcomes.items():
+        layers = outcome.detail.get("layers")
+        if isinstance(layers, Mapping) and layers:
+            found.append((network, [(name, f"{value:.6g}") for name, value in layers.items()]))
+    return found
 
 
 def _reading(pages: Pages, network: str, outcome: Outcome) -> _Reading:
@@ -240,5 +268,7 @@ def repeat_command(result: RunResult) -> str:
         words.append("--all")
         asked = [one for one in asked if one.source.kind == "file"]
     for one in asked:
+        if one.source.kind == "file" and not one.source.module:
+            return f"genbench.run({one.name}, suite={suite.name!r})  # where {one.name} was made"
         words += ["--measure", f"{one.source.module}:{one.name}" if one.source.kind == "file" else one.name]
     return shlex.join([*words, "--store", str(result.store)])

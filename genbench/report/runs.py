@@ -9,13 +9,14 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
-from genbench import __version__
+from genbench._version import __version__
 from genbench.display.names import reading_note
 from genbench.display.tables import Shown, Table, fitting_columns, print_table, show
 from genbench.display.verdict_tables import claim_words, passed_words
 from genbench.engine.cells import Outcome, Status
 from genbench.plugin.contract import Detail
-from genbench.run.execute import RunResult
+from genbench.report.plain_words import plain_verdict
+from genbench.runs.execute import RunResult
 from genbench.scoring.board_baselines import Baseline
 from genbench.scoring.claims import Claims
 from genbench.scoring.verdicts import Answer
@@ -57,6 +58,8 @@ def show_run(result: RunResult, table: Path | None = None) -> None:
     if len(result.asked) <= _FEW:
         for measure in result.asked:
             show(pages.failures(measure))
+        for measure in result.asked:
+            click.echo(" ".join(plain_verdict(result, measure)))
     show(pages.closing(table))
     for warning in pages.warnings():
         click.echo(warning, err=True)

@@ -2,7 +2,7 @@
 
     from genbench.scoring import read_table, robust_sign_error
 
-    networks = read_table(Path("runs.csv"))       # or table_from_frame(a pandas table)
+    networks = read_table("runs.csv")             # or table_from_frame(a pandas table)
     robust_sign_error(networks)                     # a tidy pandas table: value, low, high per measure
 
 The scores of record tables need pandas and scipy; each is imported when it is first used.

@@ -79,10 +79,10 @@ def short_name(column: str) -> str:
     return next((column[len(p) :] for p in _PREFIXES if column.startswith(p) and column != p), column)
 
 
-def read_columns(path: Path) -> Columns:
+def read_columns(path: str | Path) -> Columns:
     """A mapping as TOML, its keys the fields of `Columns`: `gap = "my_gap"`, `measures = ["a", "b"]`."""
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"no file {path}") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:

@@ -24,7 +24,7 @@ NETWORK = "network"
 _MEANINGS = ("better", "worse")
 
 
-def read_readings(path: Path) -> pd.DataFrame:
+def read_readings(path: str | Path) -> pd.DataFrame:
     """The file, with the columns that it must have."""
     frame = read_frame(path)
     names = [str(name) for name in frame.columns]

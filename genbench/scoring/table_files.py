@@ -24,7 +24,7 @@ __all__ = ["networks_from_frame", "read_frame", "read_table", "table_from_frame"
 
 
 def read_table(
-    path: Path,
+    path: str | Path,
     columns: Columns | None = None,
     *,
     known_measures: Mapping[str, KnownMeasure] | None = None,
@@ -42,8 +42,9 @@ def read_table(
     )
 
 
-def read_frame(path: Path) -> pd.DataFrame:
+def read_frame(path: str | Path) -> pd.DataFrame:
     """The cells of a CSV or Parquet file; the index names the row: `line 7` or `row 7`."""
+    path = Path(path)
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet", ".pq"):
         raise UserError(f"{path} is neither .csv nor .parquet; a record table is CSV or Parquet")

@@ -24,6 +24,7 @@ from torch import Tensor
 from genbench.errors import NotApplicable
 from genbench.keys import derive_seed
 from genbench.subject.part_messages import PartReply, PartRequest
+from genbench.subject.plain_values import plain
 from genbench.subject.precision import wide
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = [
     "Part",
     "PartSource",
     "asked",
+    "compute_cached",
     "compute_own",
     "compute_part",
     "computed_here",
@@ -56,6 +58,12 @@ class PartSource(Protocol):
 
     def own(self, function: Callable[[Subject], Any], subject: Subject) -> tuple[Any, Iterable[str]]:
         """What a plugin's `function` gives of a fresh view of `subject`, and what it asked that for."""
+        ...
+
+    def cached(
+        self, key: str, function: Callable[[Subject], Any], subject: Subject
+    ) -> tuple[Any, Iterable[str]]:
+        """The same of any function, kept under `key` as far as one process goes."""
         ...
 
     def get(self, name: str, **options: Any) -> Part:
@@ -80,6 +88,18 @@ class LocalParts:
         if name not in self._own:
             self.computations[name] = self.computations.get(name, 0) + 1
             value, used = compute_own(function, subject, self._seed)
+            self._own[name] = (msgspec.json.encode(value), used)
+        text, used = self._own[name]
+        return msgspec.json.decode(text), used
+
+    def cached(
+        self, key: str, function: Callable[[Subject], Any], subject: Subject
+    ) -> tuple[Any, Iterable[str]]:
+        """What a function gave under this key, computed now or before."""
+        name = f"cached {key}"
+        if name not in self._own:
+            self.computations[name] = self.computations.get(name, 0) + 1
+            value, used = compute_cached(key, function, subject, self._seed)
             self._own[name] = (msgspec.json.encode(value), used)
         text, used = self._own[name]
         return msgspec.json.decode(text), used
@@ -125,6 +145,7 @@ class CountedParts:
         self._kept = kept
         self._refusals = refusals
         self._fetch = fetch
+        self._cached: dict[str, tuple[bytes, frozenset[str]]] = {}
         self.waited = 0.0
         """Seconds spent waiting for parts."""
         self.shared_seconds: dict[str, float] = {}
@@ -160,10 +181,27 @@ class CountedParts:
         self.shared_seconds[name] = reply.seconds
         return reply.value, reply.used
 
+    def cached(
+        self, key: str, function: Callable[[Subject], Any], subject: Subject
+    ) -> tuple[Any, Iterable[str]]:
+        """A function of a module as `own` does it; any other once in this reading."""
+        if self._ask is not None and is_of_module(function):
+            return self.own(function, subject)
+        if key not in self._cached:
+            value, used = compute_cached(key, function, subject, subject.seed)
+            self._cached[key] = (msgspec.json.encode(value), used)
+        text, found = self._cached[key]
+        return msgspec.json.decode(text), found
+
+
+def is_of_module(function: Callable[..., Any]) -> bool:
+    """Whether another process finds the function by its name."""
+    return "." not in getattr(function, "__qualname__", ".") and function.__name__ != "<lambda>"
+
 
 def function_name(function: Callable[..., Any]) -> str:
     """ "module:function", by which the process of a plugin finds it."""
-    if "." in function.__qualname__:
+    if not is_of_module(function):
         raise ValueError(f"subject.shared takes a function of a module, not {function.__qualname__}")
     return f"{function.__module__}:{function.__qualname__}"
 
@@ -175,7 +213,17 @@ def compute_own(
     name = function_name(function)
     view = subject.fresh(seed=derive_seed(seed, "own part", name))
     # As another process would receive it.
-    return msgspec.json.decode(msgspec.json.encode(function(view))), frozenset(view.used)
+    return plain(function(view)), frozenset(view.used)
+
+
+def compute_cached(
+    key: str, function: Callable[[Subject], Any], subject: Subject, seed: int
+) -> tuple[Any, frozenset[str]]:
+    """Compute what is cached; of a function of a module, the same whether it is cached or shared."""
+    if is_of_module(function):
+        return compute_own(function, subject, seed)
+    view = subject.fresh(seed=derive_seed(seed, "cached", key))
+    return plain(function(view)), frozenset(view.used)
 
 
 def asked(ask: Callable[[PartRequest], PartReply], device: torch.device = _CPU) -> Fetch:
@@ -292,6 +340,7 @@ _HOMES = {
     "flat_spectral_norms": "spectral",
     "log_paths": "paths",
     "sigma": "sigma",
+    "activations": "activations",
     "batch_gradients": "gradients",
     "gradient_noise": "gradient_noise",
     "scores": "gradients",

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from genbench.errors import NotApplicable
 from genbench.subject.fitting import bytes_per_example, fitting
 from genbench.subject.folding import FoldedNetwork, fold_batch_norm
+from genbench.subject.for_authors import ForAuthors
 from genbench.subject.inputs import Inputs, gathered
 from genbench.subject.parts import LocalParts, PartSource
 from genbench.subject.responses import first_products
 from genbench.subject.sampling import double_backward
-from genbench.subject.shared import SharedParts
 
 __all__ = ["Subject", "TrainedNetwork"]
 
@@ -134,12 +134,13 @@ def _attempt_folding(model: nn.Module, example: Tensor) -> FoldedNetwork | NotAp
         return refusal
 
 
-class Subject(SharedParts):
+class Subject(ForAuthors):
     """One trained network and its training data, for one reading of one measure.
 
     Everything that can be changed is a private copy: whatever a measure does to it, no other reading
     moves. There is no held-out data here. Expensive parts that many measures need (`logits`, `margins`,
-    `spectral_norms`, `sigma`, all methods of `SharedParts`) are computed once for all its readings.
+    `spectral_norms`, `sigma`, `activations`, all methods of `SharedParts`) are computed once for all its
+    readings, and so is what an author's own measures share (`shared`, `cached`).
 
     Where a network lacks something (no initial weights, a forward pass that cannot be traced), asking for
     it raises `genbench.NotApplicable`, which a measure simply lets through. A network whose weights are not
@@ -169,6 +170,7 @@ class Subject(SharedParts):
         classes: int | None = None,
         name: str = "network",
         trace: Mapping[str, Tensor] | None = None,
+        hyperparameters: Mapping[str, Any] | None = None,
         seed: int = 0,
         batch_size: int = 256,
     ) -> Subject:
@@ -183,6 +185,8 @@ class Subject(SharedParts):
             they are read batch by batch and must not change.
         initial : the network as its training started; None makes measures that need it not applicable.
         classes : number of classes; by default the width of the network's output.
+        trace : what was recorded while it trained, one value per epoch ("loss", "accuracy", …).
+        hyperparameters : how it was made, for measures that ask: names and values as you like.
         """
         inputs, labels = gathered(data)
         model = copy.deepcopy(model).eval()
@@ -196,6 +200,7 @@ class Subject(SharedParts):
             inputs=inputs,
             labels=labels,
             classes=classes,
+            hyperparameters=dict(hyperparameters or {}),
             recorded=trace,
             device=inputs.device,
         )
@@ -234,7 +239,13 @@ class Subject(SharedParts):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """How the network was made, where known."""
+        """How the network was made, where known; what there is to know depends on where it comes from.
+
+        Networks of a collection have the settings of its table, those of a population their architecture
+        (`architecture`, `depth`, `width`, …), those of a testbed `backbone` and `weights`; a network from
+        `from_module` has what was given there. A measure that needs one raises `genbench.NotApplicable`
+        where it is missing.
+        """
         return dict(self._network.hyperparameters)
 
     @property
@@ -314,16 +325,6 @@ class Subject(SharedParts):
                     raise NotApplicable(f"the initial network has no parameter {name} of the same shape")
                 changes.append((parameter - initial[name]).detach())
         return changes
-
-    def shared(self, function: Callable[[Subject], Any]) -> Any:
-        """What `function(subject)` gives, computed once for all measures of a plugin on this network.
-
-        For measures that are columns of one analysis. `function` is one of the plugin's module; it gives JSON
-        values, and its `subject` is a fresh view whose seed is the same for all of them.
-        """
-        value, used = self._parts.own(function, self)
-        self.used.update(used)
-        return value
 
     # -- training data -------------------------------------------------------------------------------
 

@@ -110,21 +110,21 @@ def _shown(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def load_suite(spec: str, *, quick: bool = False, changes: Toml | None = None) -> Suite:
+def load_suite(spec: str | Path, *, quick: bool = False, changes: Toml | None = None) -> Suite:
     """The suite called `spec`, or the one in the file `spec` if it ends in .toml."""
-    if spec.endswith(".toml"):
-        path = Path(spec)
+    if (path := Path(spec)).suffix == ".toml":
         if not path.is_file():
             raise UserError(f"there is no suite file {path}; `genbench suites` lists the built-in ones")
     else:
-        path = load_registry().get("suites", spec).item.path
+        path = load_registry().get("suites", str(spec)).item.path
     return read_suite(path, quick=quick, changes=changes)
 
 
-def read_suite(path: Path, *, quick: bool = False, changes: Toml | None = None) -> Suite:
+def read_suite(path: str | Path, *, quick: bool = False, changes: Toml | None = None) -> Suite:
     """Read and check the suite in `path`, with values replaced by `changes` ("table.key" to value)."""
     from genbench.suites.kind import load_kind
 
+    path = Path(path)
     try:
         content: Toml = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as problem:

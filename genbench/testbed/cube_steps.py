@@ -132,7 +132,7 @@ def _provenance(inputs: CubeInputs, parents: Mapping[str, Path]) -> dict[str, st
     """Where a cube comes from, as netCDF attributes; nothing of the machine, so that its bytes repeat."""
     import json
 
-    from genbench import __version__
+    from genbench._version import __version__
 
     return {
         "genbench": __version__,

@@ -216,7 +216,12 @@ class TestbedPages(Pages):
             f"where {result.name} is wrong: {score.wrong} of {2 * score.pairs} judgements, the surest "
             "first (sds: standard deviations between the errors)"
         )
-        return [Table(list(rows[0]), rows, title, ["its error", "its reading", "error", "reading", "sds"])]
+        numbers = ["its error", "its reading", "error", "reading", "sds"]
+        return [
+            Table(list(rows[0]), rows, title, numbers),
+            f"sign-error {score.value:.3f} is the mean of the shares in each family and slice, not "
+            f"{score.wrong}/{2 * score.pairs}",
+        ]
 
     def document(self, table: Path | None) -> TradeOffs:
         """Trade-off points."""

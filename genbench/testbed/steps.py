@@ -276,15 +276,18 @@ def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
         inputs=inputs,
         labels=labels,
         classes=result.classes,
-        hyperparameters={"weights": result.weights},
+        hyperparameters={"backbone": result.backbone, "weights": result.weights},
         recorded=lambda: read_state(load_file(network / "trace.safetensors")),
     )
 
 
 def warm(inputs: object) -> None:
     """Import what a step will need, in the worker itself, so that its children need not, each anew."""
-    if str(getattr(inputs, "backbone", "")).startswith("mini-"):
+    backbone = str(getattr(inputs, "backbone", ""))
+    if backbone.startswith("mini-"):
         import genbench.zoo.mini.load  # noqa: F401
+    if backbone.startswith("mini-clip:"):
+        import open_clip.model  # noqa: F401
 
 
 def _backbone(name: str) -> LoadedBackbone:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import genbench._torchvision  # noqa: F401  before open_clip, which imports torchvision
+from typing import TYPE_CHECKING
 
-# isort: split
 from efficientnet_pytorch import EfficientNet
 from efficientnet_pytorch.utils import BlockDecoder, GlobalParams, efficientnet_params
-from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
 from torch import Tensor, nn
 
 from genbench.zoo.mini.sizes import IMAGE_SIZE, ClipSize
 from genbench.zoo.mini.tokens import CONTEXT
+
+if TYPE_CHECKING:
+    from open_clip.model import CLIP
 
 __all__ = ["MiniEfficientNet", "build_clip"]
 
@@ -37,6 +38,12 @@ def build_clip(size: ClipSize, vocabulary_size: int) -> CLIP:
     The tower of a 64-pixel image without the pooling of its stem: 32 pixels become 16, 16, 8, 4 and 2, where
     CLIP's own strides would leave a single pixel for the attention pool.
     """
+    # Here: it imports torchvision and takes two seconds, which an EfficientNet need not wait for.
+    import genbench._torchvision  # noqa: F401  before open_clip
+
+    # isort: split
+    from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
+
     model = CLIP(
         embed_dim=size.feature_width,
         vision_cfg=CLIPVisionCfg(

@@ -13,7 +13,7 @@ from msgspec import Struct
 from genbench.engine.cells import Cell, Step
 from genbench.engine.readings import READING
 from genbench.engine.store import stored_folder
-from genbench.run.plan import Plan
+from genbench.runs.plan import Plan
 from genbench.suites.kind import kind_of
 
 __all__ = ["Forecast", "ForecastDocument", "duration", "estimate"]

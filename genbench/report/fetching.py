@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
-
-import click
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -36,7 +35,7 @@ class FetchBar:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-        click.echo(f"fetching the evidence pack {self._url}: {files} files", err=True)
+        print(f"fetching the evidence pack {self._url}: {files} files", file=sys.stderr)
         columns = (
             TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
         )  # fmt: skip

@@ -25,8 +25,8 @@ from genbench.engine.workers import NurseryEnded, Workers
 from genbench.errors import UserError
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Entry
-from genbench.run.execute import RunOptions
-from genbench.run.plan import measure_fingerprint
+from genbench.runs.execute import RunOptions
+from genbench.runs.plan import measure_fingerprint
 from genbench.subject.version import SUBJECT_VERSION
 
 __all__ = ["read_network"]

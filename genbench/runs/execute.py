@@ -17,8 +17,8 @@ from genbench.engine.scheduler import Progress, run_cells
 from genbench.engine.store import Store
 from genbench.errors import UserError
 from genbench.plugin.registry import load_registry
-from genbench.run.forecast import estimate
-from genbench.run.plan import Plan
+from genbench.runs.forecast import estimate
+from genbench.runs.plan import Plan
 from genbench.suites.evidence import Evidence
 from genbench.suites.kind import kind_of
 from genbench.suites.result import Judged, MeasureResult
