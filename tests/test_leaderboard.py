@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from genbench.leaderboard.build import Folders, build, stale
 from genbench.leaderboard.export import export
 from genbench.leaderboard.recompute import Agreement, draw, what_differs
 from genbench.leaderboard.submission import accept
-from genbench.leaderboard.trust import Conformance, read_checked, read_recomputed, trust_of
+from genbench.leaderboard.trust import Conformance, read_checked, read_recomputed, trust_of, verifiable
 from genbench.leaderboard.verify import remember
 from genbench.records.convert import convert
 from genbench.records.record import Record
@@ -410,8 +411,10 @@ def agreement(measure: str, subject: str, found: float) -> Agreement:
     return Agreement(measure, subject, 1.0, found, "ok", "ok")
 
 
-def typed(name: str, seed: int) -> Record:
-    return convert(make_record(name, numbers(seed)), Record)
+def typed(name: str, seed: int, sandbox: str = "landlock+seccomp") -> Record:
+    record = convert(make_record(name, numbers(seed)), Record)
+    readings = [msgspec.structs.replace(one, sandbox=sandbox) for one in record.readings]
+    return msgspec.structs.replace(record, readings=readings)
 
 
 def test_trust_is_earned_and_lost(tmp_path) -> None:
@@ -436,6 +439,28 @@ def test_trust_is_earned_and_lost(tmp_path) -> None:
     assert trust(again).level == "claimed", "other code starts anew"
     remember(tmp_path, [record, other], [agreement("first", "c", 1.1)])
     assert trust(record).level == "checked", "a reading that differs takes the mark away"
+
+
+def test_a_row_whose_readings_were_not_sealed_is_not_reproduced(tmp_path) -> None:
+    def level(record: Record, recomputed: Agreement) -> str:
+        remember(tmp_path, [record], [recomputed])
+        return trust_of(record, read_recomputed(tmp_path, "mini"), {}).level
+
+    same = agreement("first", "a", 1.0)
+    assert level(typed("first", 1), same) == "reproduced"
+    assert level(typed("first", 1), replace(same, sealed=False)) == "claimed", "recomputed without a sandbox"
+    assert level(typed("first", 1, sandbox="none"), same) == "claimed", "recorded without one"
+    older = {"first": {"of": verifiable(typed("first", 1)), "reproduced": ["a"]}}
+    (tmp_path / "mini.json").write_text(json.dumps(older))
+    found = trust_of(typed("first", 1, sandbox="none"), read_recomputed(tmp_path, "mini"), {})
+    assert found.level == "reproduced", "a mark from before there was one stays until it is verified again"
+
+
+def test_a_record_without_the_field_was_not_sealed() -> None:
+    values = make_record("first", numbers(1))
+    for one in values["readings"]:
+        one.pop("sandbox", None)
+    assert not convert(values, Record).sealed
 
 
 def test_a_broken_trust_file_is_named(tmp_path) -> None:

@@ -21,6 +21,7 @@ from scipy.io import savemat
 
 from genbench.data import folder, imagenet, torchvision_sets
 from genbench.data.images import ImageData
+from genbench.data.plain_pickle import NotPlain, read_plain_pickle
 from genbench.errors import UserError
 from genbench.plugin.offers import DataRequest, Dataset
 from genbench.zoo.weights import import_library
@@ -273,9 +274,23 @@ class TestNothingIsUnpickled:
     )
     def test_only_the_parts_of_an_array_are_admitted(self, name: str) -> None:
         module, _, function = name.rpartition(".")
-        unpickler = torchvision_sets._PlainUnpickler(io.BytesIO())
-        with pytest.raises(pickle.UnpicklingError, match="it asks for"):
-            unpickler.find_class(module, function)
+        with pytest.raises(NotPlain, match=f"it asks for {name}"):
+            read_plain_pickle(f"c{module}\n{function}\n.".encode())
+
+    def test_no_array_of_objects_is_built_from_bytes(self) -> None:
+        """numpy would take the bytes for addresses."""
+        array = python2_pickle({"data": np.zeros((1, 8), np.uint8)}).replace(b"u1", b"O8")
+        with pytest.raises(NotPlain, match="no plain numbers"):
+            read_plain_pickle(array)
+
+    def test_arrays_come_out_as_they_went_in(self) -> None:
+        for dtype in ("u1", "<i8", ">i4", "<f8"):
+            for array in (np.arange(12).reshape(3, 4), np.asfortranarray(np.arange(12).reshape(4, 3))):
+                content = {"data": array.astype(dtype), "names": ["a", "b"], "count": -7}
+                for protocol in (2, 3, 4):
+                    found = read_plain_pickle(pickle.dumps(content, protocol=protocol))
+                    assert np.array_equal(found["data"], content["data"])
+                    assert (found["names"], found["count"]) == (["a", "b"], -7)
 
 
 class TestDamage:

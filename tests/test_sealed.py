@@ -10,6 +10,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,6 +20,8 @@ import pytest
 from probes import CALLS, GOT_THROUGH, NOTHING_TO_TAKE, REFUSED, SEALED, STATUSES, write_network, write_probes
 
 import genbench.suites
+from genbench.cli.diagnosis import _sandbox
+from genbench.cli.execution import Execution
 from genbench.engine.cells import Limits, Outcome, Status
 from genbench.engine.host import ReadingHost
 from genbench.engine.messages import NetworkPlace, Reading
@@ -269,6 +272,24 @@ def test_where_the_kernel_has_no_landlock_readings_say_so(tmp_path, monkeypatch)
     with a_host(tmp_path) as host:
         found = read(host, plugin(tmp_path), ["instant"])["instant"]
     assert (found.value, found.cost.sandbox) == (1.0, "none")
+
+
+def test_that_readings_are_not_sealed_is_said_once_and_the_doctor_says_what_is_missing(
+    monkeypatch, capsys
+) -> None:
+    execution = Execution(1, "cpu", 1, False, takes_readings=True)
+    assert execution.settle()["limits"].sandbox
+    assert capsys.readouterr().err == ""
+    assert (_sandbox().status, _sandbox().detail[:16]) == ("ok", "landlock+seccomp")
+    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    execution.settle()
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("readings are not sealed: this kernel has no Landlock")
+    assert _sandbox().status == "note"
+    assert "no Landlock" in _sandbox().detail
+    bare = replace(execution, no_sandbox=True)
+    assert not bare.settle()["limits"].sandbox
+    assert capsys.readouterr().err.startswith("readings are not sealed: --no-sandbox")
 
 
 def test_both_architectures_have_a_filter_that_the_kernel_could_take() -> None:

@@ -1,8 +1,8 @@
 """CIFAR-10, CIFAR-100, SVHN, MNIST and FashionMNIST from the files that torchvision keeps.
 
 CIFAR comes in two forms. The binary one is plain bytes. The one that torchvision downloads is pickled;
-genbench reads it with an unpickler that can build nothing but lists, strings, numbers and numpy arrays
-of numbers, so that, as everywhere in genbench, no file can run code.
+genbench reads it with a parser that can build nothing but lists, strings, numbers and arrays of numbers
+(`genbench.data.plain_pickle`), so that, as everywhere in genbench, no file can run code.
 
 Classes come in an order drawn by the request's seed: the first half are the seen ones.
 """
@@ -13,8 +13,6 @@ import gzip
 import hashlib
 import importlib
 import importlib.util
-import io
-import pickle
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from genbench._lazy import np
 from genbench.data.folder import class_order, data_root
+from genbench.data.plain_pickle import NotPlain, read_plain_pickle
 from genbench.errors import UserError
 from genbench.plugin.offers import Availability, DataRequest, Dataset
 
@@ -128,36 +127,13 @@ def _read_cifar_binary(
     return split(train), split((test,)), _readable(names)
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    """Admits what a pickled numpy array is made of, and nothing else."""
-
-    _admitted = frozenset(
-        {
-            ("numpy.core.multiarray", "_reconstruct"),
-            ("numpy._core.multiarray", "_reconstruct"),
-            ("numpy", "ndarray"),
-            ("numpy", "dtype"),
-            ("_codecs", "encode"),  # how Python 3 writes bytes for Python 2
-        }
-    )
-
-    def find_class(self, module: str, name: str) -> Any:
-        """The admitted object from its present home; any other name ends the reading."""
-        if (module, name) not in self._admitted:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        home = module.replace("numpy.core", "numpy._core")  # the published files are older than the rename
-        if importlib.util.find_spec(home) is None:
-            home = module  # numpy before 2.0
-        return getattr(importlib.import_module(home), name)
-
-
 def _plain_pickle(folder: Path, name: str) -> dict[str, Any]:
     try:
-        content = _PlainUnpickler(io.BytesIO(_content(folder, name)), encoding="latin1").load()
-        return dict(content)
-    except UserError:
-        raise
-    except Exception as error:  # a damaged pickle can fail with anything
+        content = read_plain_pickle(_content(folder, name))
+        if not isinstance(content, dict):
+            raise NotPlain("it holds no dictionary")
+        return content
+    except NotPlain as error:
         raise UserError(f"{folder / name} is no plain CIFAR file ({error}); fetch it again.") from error
 
 

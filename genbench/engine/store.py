@@ -15,13 +15,15 @@ The folders are the truth. Everything in them but `cost.json` is a function of t
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
 import os
 import shutil
+import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -146,18 +148,21 @@ class Store:
 
     def _remove_dead_runs(self) -> None:
         for run in self._run.parent.iterdir():
-            if run == self._run or run.name.startswith("."):
+            if run == self._run:
                 continue
             try:
-                lock = _lock_file(run / ".lock", create=False)
+                unborn = run.name.startswith(".")
+                if unborn and time.time() - run.stat().st_mtime < _BIRTH_SECONDS:
+                    continue
+                lock = _lock_file(run / ".lock", create=unborn)
             except OSError:
                 continue  # its run is alive, or another run is removing it
-            shutil.rmtree(run, ignore_errors=True)
+            _remove(run)
             os.close(lock)
 
     def close(self) -> None:
         """Leave the store: drop the run's staging folder and locks."""
-        shutil.rmtree(self._run, ignore_errors=True)
+        _remove(self._run)
         for descriptor in (self._run_lock, self._locks):
             if descriptor is not None:
                 os.close(descriptor)
@@ -316,6 +321,22 @@ class Store:
     def unlock(self, key: str) -> None:
         """Give a claimed cell back."""
         fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, _offset(key), os.SEEK_SET)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, also where a reading has left some that nobody may look into."""
+
+    def retry(function: Callable[[str], object], path: str, _: object) -> None:
+        with contextlib.suppress(OSError):
+            for locked in (Path(path).parent, Path(path)):
+                locked.chmod(0o700)
+            function(path) if function is not os.scandir else shutil.rmtree(path, ignore_errors=True)
+
+    shutil.rmtree(folder, onerror=retry)
+
+
+_BIRTH_SECONDS = 60.0
+"""Between making a run's folder and locking it; a run that takes longer was killed there."""
 
 
 def stored_folder(root: Path, key: str) -> Path:

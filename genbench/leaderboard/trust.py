@@ -102,7 +102,7 @@ def _read(path: Path, entry: type[Entry]) -> dict[str, Entry]:
         return {}
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, entry])  # type: ignore[valid-type]
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise UserError(
             f"{path} is not what `genbench leaderboard verify` writes; remove it and verify again"
         ) from None

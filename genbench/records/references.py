@@ -164,7 +164,7 @@ def _result(
 def _read(path: Path, scores: type[msgspec.Struct]) -> References[msgspec.Struct] | None:
     try:
         found: References[msgspec.Struct] = msgspec.json.decode(path.read_bytes(), type=References[scores])  # type: ignore[valid-type]
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None  # no reference is no reason to stop a run
     whole = all(len(one.values) == len(found.networks) for one in found.measures)
     return found if whole and found.schema == SCHEMA else None

@@ -293,7 +293,14 @@ def _read_netcdf(path: Path) -> xr.Dataset:
 
     if not path.is_file():
         raise FileNotFoundError
-    return check_cube(xr.load_dataset(path, engine="netcdf4"), str(path))
+    try:
+        cube = xr.load_dataset(path, engine="netcdf4")
+    except FileNotFoundError:
+        raise
+    except Exception as problem:
+        # The libraries below raise whatever their layer of a damaged file brings up.
+        raise OSError(" ".join(str(problem).split())[:200]) from problem
+    return check_cube(cube, str(path))
 
 
 def _read_csv(path: Path) -> xr.Dataset:
