@@ -7,6 +7,7 @@ For whoever tests measures, in a program or a notebook:
 - `run`: measures on all networks of a suite, with their scores; what `genbench run` does.
 - `compare`: two measures on a suite, and the pairs of networks in which they differ.
 - `score`: measures in a table of networks that were trained elsewhere.
+- `Monitor`: measures of a network of your own while it trains.
 
 For authors of measures:
 
@@ -30,6 +31,7 @@ from genbench._version import __version__
 
 if TYPE_CHECKING:
     from genbench.api.comparison import compare
+    from genbench.api.monitor import Monitor
     from genbench.api.readings import read
     from genbench.api.runs import run
     from genbench.api.suites import load_suite
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Estimate",
     "Measure",
+    "Monitor",
     "NotApplicable",
     "Subject",
     "__version__",
@@ -57,6 +60,7 @@ __all__ = [
 _HOMES = {
     "Estimate": "genbench.plugin.contract",
     "Measure": "genbench.plugin.contract",
+    "Monitor": "genbench.api.monitor",
     "NotApplicable": "genbench.errors",
     "Subject": "genbench.subject",
     "compare": "genbench.api.comparison",

@@ -143,8 +143,8 @@ def test_what_is_known_of_a_measure_without_its_function() -> None:
 
 def test_public_names_are_few_and_there() -> None:
     assert set(genbench.__all__) == {
-        "Estimate", "Measure", "NotApplicable", "Subject", "__version__", "compare", "hookimpl", "load_suite",
-        "measure", "read", "run", "score",
+        "Estimate", "Measure", "Monitor", "NotApplicable", "Subject", "__version__", "compare", "hookimpl",
+        "load_suite", "measure", "read", "run", "score",
     }  # fmt: skip
     for name in genbench.__all__:
         assert getattr(genbench, name) is not None

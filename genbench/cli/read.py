@@ -21,18 +21,27 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("network", metavar="FILE.py:FUNCTION")
+@click.argument("network", metavar="FILE.py:FUNCTION|BACKBONE")
 @click.option(
     "--measure", "-m", "specs", multiple=True, metavar="NAME|FILE.py[:FUNCTION]",
     help="A measure by name, or from a file; may be repeated.", shell_complete=complete_measures,
 )  # fmt: skip
 @click.option("--all", "all_measures", is_flag=True, help="Every registered measure.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For measures that draw random numbers.")
+@click.option("--dataset", metavar="NAME", help="What a BACKBONE gets a linear head for, as folder:DIR.")
+@click.option(
+    "--images",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Training images of the data set.  [default: all]",
+)
 @local_execution_options
 @store_option
 @common_options
 def read(
     network: str,
+    dataset: str | None,
+    images: int | None,
     specs: tuple[str, ...],
     all_measures: bool,
     seed: int,
@@ -43,18 +52,15 @@ def read(
     """Read measures off a network of your own.
 
     FUNCTION takes nothing and returns genbench.Subject.from_module(model, initial=initial, data=(x, y)).
-    What was read is kept: the same command goes on after an interruption.
+    BACKBONE is a pretrained network by name, as timm:resnet18, read with a linear head that is fitted to the
+    training images of --dataset. What was read is kept: the same command goes on after an interruption.
     """
     from genbench.engine.cells import Status
     from genbench.plugin.registry import find_measure, load_registry
     from genbench.report.read_progress import read_progress
     from genbench.runs.own import read_network
 
-    path, colon, function = network.rpartition(":")
-    if not colon or not path.endswith(".py") or not function.isidentifier():
-        raise UserError(f"{network!r} does not name a function of a file; write ./mynet.py:build")
-    if not Path(path).is_file():
-        raise UserError(f"there is no file {path}; give the path of the Python file that builds your network")
+    path, function = _builder(network, dataset, images, store)
     if not specs and not all_measures:
         raise UserError("say what to read: --measure NAME, --measure ./file.py, or --all")
     entries = [entry for spec in dict.fromkeys(specs) for entry in find_measure(spec)]
@@ -63,7 +69,7 @@ def read(
         entries += [e for e in load_registry().measures.values() if e.item.name not in named]
     how = execution.settle()
     with read_progress(quiet=as_json or len(entries) <= _FEW) as progress:
-        found = read_network(Path(path), function, entries, store, progress, seed=seed, **how)
+        found = read_network(path, function, entries, store, progress, seed=seed, **how)
     if debugging():
         from genbench.report.outputs import output_blocks
 
@@ -77,6 +83,24 @@ def read(
     sys.stdout.flush()
     fine = (Status.OK, Status.NOT_APPLICABLE)
     return 0 if all(row.status in fine for row in rows) else 1
+
+
+def _builder(network: str, dataset: str | None, images: int | None, store: Path) -> tuple[Path, str]:
+    """The file and the function in it that give the network."""
+    path, colon, function = network.rpartition(":")
+    if dataset is not None:
+        from genbench.api.named import write_builder
+
+        if path.endswith(".py"):
+            raise UserError(f"--dataset is for a network by name; {network} brings its own data")
+        return write_builder(store, network, dataset, images), "build"
+    if colon and not path.endswith(".py") and "/" not in path and not path.startswith("."):
+        raise UserError(f"{network!r} needs a --dataset, as --dataset folder:DIR; or write ./mynet.py:build")
+    if not colon or not path.endswith(".py") or not function.isidentifier():
+        raise UserError(f"{network!r} does not name a function of a file; write ./mynet.py:build")
+    if not Path(path).is_file():
+        raise UserError(f"there is no file {path}; give the path of the Python file that builds your network")
+    return Path(path), function
 
 
 class _Row(Struct, frozen=True, kw_only=True):
