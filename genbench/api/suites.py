@@ -47,8 +47,8 @@ def load_suite(
     ----------
     quick : a small subset to try out; kept apart from the rest.
     changes : fields to replace, as {"testbed.kappa": "cohen"}.
-    pack : the evidence to use, in place of the one that ships with the suite: a folder, or the address of one that
-        was published (https://…, hf://…), which is fetched once.
+    pack : the evidence to use, in place of the one that ships with the suite: a folder, or the address of one
+        that was published (https://…, hf://…), which is fetched once.
     from_scratch : train all networks here instead.
     store : the folder that keeps every result; by default GENBENCH_STORE, or `.genbench`.
     execution : `jobs`, `device`, `threads`, `timeout`, `memory`, `executor` of what has to be computed.

@@ -192,13 +192,13 @@ class _Machine:
         return len(self._memory)
 
 
-def _numbers(shape: Any, kind: Any, by_columns: Any, content: Any) -> Any:
-    if not isinstance(kind, _Type) or not isinstance(content, str):
+def _numbers(shape: Any, number: Any, by_columns: Any, content: Any) -> Any:
+    if not isinstance(number, _Type) or not isinstance(content, str):
         raise NotPlain("it has an array that is not of plain numbers")
     if not isinstance(shape, tuple) or not all(isinstance(n, int) and 0 <= n < _MOST for n in shape):
         raise NotPlain("it has an array of no shape")
     data = content.encode("latin-1")
-    dtype = np.dtype(f"{kind.order if kind.order in '<>' else '='}{kind.name}")
+    dtype = np.dtype(f"{number.order if number.order in '<>' else '='}{number.name}")
     if math.prod(shape) * dtype.itemsize != len(data):
         raise NotPlain("it has an array with fewer or more numbers than its shape says")
     return np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
