@@ -173,7 +173,7 @@ def _table(suffix: str) -> Callable[[Path], Path]:
         draw = np.random.default_rng(0)
         rows = [
             {"hp.width": width, "hp.lr": rate, "seed": seed, "gap": draw.uniform(0, 0.5), "test_size": 500,
-             "first": draw.normal(), "second": draw.normal()}
+             "complexity.first": draw.normal(), "complexity.second": draw.normal()}
             for width in (4, 8) for rate in (0.1, 0.01) for seed in (0, 1, 2)
         ]  # fmt: skip
         frame, path = pd.DataFrame(rows), folder / f"table{suffix}"

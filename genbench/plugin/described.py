@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import os
 import subprocess
 import sys
@@ -21,10 +20,10 @@ from typing import Any
 import msgspec
 
 from genbench.errors import one_line, printable
-from genbench.plugin.source import Source
+from genbench.plugin.source import Source, module_file
 from genbench.sealing.seal import missing
 
-__all__ = ["Description", "Offered", "describe", "module_file", "plugin_files"]
+__all__ = ["Description", "Offered", "describe", "plugin_files"]
 
 _SECONDS = 30.0
 """For a plugin to be imported and asked."""
@@ -33,16 +32,14 @@ _LARGEST = 1 << 22
 _LONGEST = 20_000
 """Characters of a docstring."""
 
-Values = dict[str, Any]
-"""Fields of something offered that are no functions, as JSON has them."""
-
 
 class Offered(msgspec.Struct, frozen=True):
     """One thing that a plugin offers."""
 
     kind: str
     """As the registry has it: "measures"."""
-    values: Values
+    values: dict[str, Any]
+    """Its fields that are no functions, until `genbench.plugin.elsewhere` has converted them."""
     module: str = ""
     """Where its function is defined, for a measure."""
     description: str = ""
@@ -177,21 +174,3 @@ def plugin_files(source: Source) -> list[Path]:
     if home is None:
         return []
     return sorted(home.parent.rglob("*.py")) if home.name == "__init__.py" else [home]
-
-
-def module_file(module: str) -> Path | None:
-    """The file of a module, found without importing it or a package that it is in."""
-    top, *rest = module.split(".")
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    if spec is None or spec.origin is None:
-        return None
-    place = Path(spec.origin)
-    for name in rest:
-        folder = place.parent
-        place = folder / f"{name}.py"
-        if not place.is_file():
-            place = folder / name / "__init__.py"
-    return place.resolve() if place.is_file() else None

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from genbench.plugin.hookspecs import ENTRY_POINT_GROUP
 
-__all__ = ["BUILTIN", "BUILT_IN", "Source", "package_sources", "plugin_homes"]
+__all__ = ["BUILTIN", "BUILT_IN", "Source", "module_file", "package_sources", "plugin_homes"]
 
 BUILTIN = "genbench"
 """Name of the plugin that carries everything built in."""
@@ -66,3 +66,21 @@ def plugin_homes() -> set[Path]:
             places = [] if spec is None else spec.submodule_search_locations or [spec.origin or ""]
             homes.update(Path(place).resolve() for place in places if place)
     return homes
+
+
+def module_file(module: str) -> Path | None:
+    """The file of a module, found without importing it or a package that it is in."""
+    top, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or spec.origin is None:
+        return None
+    place = Path(spec.origin)
+    for name in rest:
+        folder = place.parent
+        place = folder / f"{name}.py"
+        if not place.is_file():
+            place = folder / name / "__init__.py"
+    return place.resolve() if place.is_file() else None

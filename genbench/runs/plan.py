@@ -17,8 +17,8 @@ from genbench.errors import UserError
 from genbench.keys import derive_seed
 from genbench.packs.pack import Pack
 from genbench.plugin.contract import Measure
-from genbench.plugin.described import module_file
 from genbench.plugin.registry import BUILT_IN, Entry
+from genbench.plugin.source import module_file
 from genbench.subject.version import SUBJECT_VERSION
 from genbench.suites.kind import kind_of
 from genbench.suites.plan import EvidencePlan
