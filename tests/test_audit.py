@@ -1,4 +1,4 @@
-"""The audit from end to end: networks on their way, going on, under Exp++, in a pack; readings and verdicts."""
+"""The audit from end to end: networks kept, continued, under Exp++, in a pack; readings and verdicts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read(plan: AuditPlan, store: Path, names: Sequence[str]) -> tuple[dict[str, 
     return {one.measure.name: one for one in found}, progress.computed
 
 
-# -- networks --------------------------------------------------------------------------------------------------
+# -- networks ----------------------------------------------------------------------------------------------
 
 
 def test_batch_norm_of_rows_in_a_stack() -> None:
@@ -86,7 +86,7 @@ def test_the_function_of_a_layer_norm_network_does_not_see_the_size_of_its_weigh
     torch.testing.assert_close(network(images), before, rtol=1e-9, atol=1e-9)
 
 
-# -- small stacks ----------------------------------------------------------------------------------------------
+# -- small stacks ------------------------------------------------------------------------------------------
 
 
 def few(name: str, *kept: int | str, epochs: int = 25) -> StackSetup:
@@ -196,7 +196,11 @@ def test_a_pack_gives_the_same_networks(made: Made, tmp_path: Path) -> None:
         assert reading.value == own.readings[label].value
         assert readings["params"].observed.truths[label] == own.truths[label]
     compared = finish(
-        made.plan.cells(), made.store, Counted(), lambda s, _: compare_audit(found, made.plan, s), **HOW  # type: ignore[arg-type]
+        made.plan.cells(),
+        made.store,
+        Counted(),
+        lambda s, _: compare_audit(found, made.plan, s),
+        **HOW,  # type: ignore[arg-type]
     )
     assert all(one.same_bits for one in compared)
 
@@ -216,7 +220,7 @@ def test_label_noise_and_tasks(made: Made, tmp_path: Path) -> None:
     assert not torch.equal(own, plain)
 
 
-# -- Exp++ -------------------------------------------------------------------------------------------------------
+# -- Exp++ -------------------------------------------------------------------------------------------------
 
 GROWTH = 0.8**-100
 EXPLODE = ("pacbayes_orig", "magnitude", "param_norm", "path_norm_unnormalised")

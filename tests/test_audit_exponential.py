@@ -1,4 +1,4 @@
-"""Exp++ (000, Theorem 6.2): as printed it does not hold, with other indices it does; and the audit's networks."""
+"""Exp++ (000, Theorem 6.2): as printed it does not hold, with other indices it does."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def off(path: list[Tensor], reference: list[Tensor], alpha: float, t: int) -> fl
     return float((alpha**t * path[t] - reference[t]).norm() / reference[t].norm())
 
 
-@pytest.mark.parametrize(("alpha", "decay"), [(0.9, 0.0), (0.8, 0.0), (0.995, 0.0), (0.88, 0.01), (0.99, 0.05)])
+@pytest.mark.parametrize(
+    ("alpha", "decay"), [(0.9, 0.0), (0.8, 0.0), (0.995, 0.0), (0.88, 0.01), (0.99, 0.05)]
+)
 def test_the_corrected_schedules_go_through_the_same_functions(alpha: float, decay: float) -> None:
     reference, path = plain(40, decay), corrected(40, decay, alpha)
     assert off(path, reference, alpha, 1) < 1e-14

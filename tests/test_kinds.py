@@ -25,7 +25,8 @@ from genbench.records.validate import _agrees
 from genbench.suites.kind import kind_of
 from genbench.suites.suite import load_suite
 
-OUTSIDE = [(name, file) for name, file in modules() if room(name) not in rooms_of_kinds()]
+# The audit knows no suite: it trains networks of its own, with the parts that populations are trained with.
+OUTSIDE = [(name, file) for name, file in modules() if room(name) not in {*rooms_of_kinds(), "audit"}]
 TEMPLATES = sorted(
     file for room_ in ("report", "leaderboard") for file in (ROOT / "genbench" / room_).rglob("*.j2")
 )

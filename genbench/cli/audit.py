@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     help="Only these: slope, drift, hysteresis, labels, tasks, pixels, exp, spread.",
 )  # fmt: skip
 @click.option("--card/--no-card", default=True, help="Whether to read networks with one function too.")
+@click.option("--quick", is_flag=True, help="Train few networks shortly instead: a try, no verdict to quote.")
 @click.option("--from-scratch", is_flag=True, help="Train the audit's networks instead of taking its pack.")
 @click.option(
     "--pack", "pack_folder", type=click.Path(path_type=Path), metavar="DIR", help="Another pack of networks."
@@ -54,6 +55,7 @@ def audit(
     all_measures: bool,
     stressor: str,
     card: bool,
+    quick: bool,
     from_scratch: bool,
     pack_folder: Path | None,
     write_pack: Path | None,
@@ -71,13 +73,13 @@ def audit(
     from genbench.audit.execute import observe
     from genbench.audit.plan import plan_audit
     from genbench.audit.report import audit_of, audit_table, card_table, document_of, write_audit_page
-    from genbench.audit.setups import STRESSORS
+    from genbench.audit.setups import STRESSORS, quick_setups
     from genbench.report.progress import cell_progress
     from genbench.report.run_page import check_page_path
 
     how = execution.settle()
     chosen = [name for name in STRESSORS if not stressor or name in stressor.split(",")]
-    pack = None if from_scratch or write_pack is not None else _pack(pack_folder)
+    pack = None if from_scratch or quick or write_pack is not None else _pack(pack_folder)
     if write_pack is not None or verify_pack:
         return _packing(write_pack, pack, store, how, as_json)
     unknown = [name for name in stressor.split(",") if name and name not in STRESSORS]
@@ -86,7 +88,7 @@ def audit(
     if report is not None:
         check_page_path(report)
     entries = _entries(specs, all_measures)
-    plan = plan_audit(chosen, pack)
+    plan = plan_audit(chosen, pack, quick_setups(chosen) if quick else None)
     if pack is None:
         click.echo(f"{len(plan.networks)} networks are trained first, unless they are stored", err=True)
     with cell_progress(quiet=as_json) as progress:
