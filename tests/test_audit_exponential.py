@@ -17,7 +17,8 @@ def loss(theta: Tensor) -> Tensor:
     """Of the direction of theta alone."""
     unit = theta / theta.norm()
     pull = torch.linspace(-1, 1, len(theta), dtype=torch.float64)
-    return pull @ unit + (unit**3).sum() + torch.cos(3 * unit).prod()
+    total: Tensor = pull @ unit + (unit**3).sum() + torch.cos(3 * unit).prod()
+    return total
 
 
 def gradient(theta: Tensor) -> Tensor:

@@ -163,10 +163,8 @@ def test_label_noise() -> None:
     flips = judge(made_audit(lambda t: grows(t) if adam(t) else 1 / grows(t)), "labels")
     assert "trend flips" in flips.why
     assert judge(made_audit(lambda t: 1 + 0.01 * grows(t)), "labels").verdict == "blind"
-    saturates = judge(
-        made_audit(lambda t: {0: 1.2, 0.25: 2.0, 0.5: 2.2, 0.75: 2.1}.get(t.settings.get("share"), 2.1)),
-        "labels",
-    )  # type: ignore[call-overload]
+    bends = {0.0: 1.2, 0.25: 2.0, 0.5: 2.2, 0.75: 2.1, 1.0: 2.1}
+    saturates = judge(made_audit(lambda t: bends[float(t.settings.get("share", 0))]), "labels")
     assert saturates.verdict == "fragile"
 
 
