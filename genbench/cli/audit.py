@@ -47,6 +47,14 @@ if TYPE_CHECKING:
     "--report", type=click.Path(path_type=Path), metavar="FILE.html",
     help="Where the HTML report goes.  [default: into the store]",
 )  # fmt: skip
+@click.option(
+    "--records", type=click.Path(path_type=Path), metavar="DIR",
+    help="Write a document of every measure, and the matrix of all that are there.",
+)  # fmt: skip
+@click.option(
+    "--export", "export_to", type=click.Path(path_type=Path), metavar="DIR",
+    help="Write a LaTeX table and the figures as PDF.",
+)  # fmt: skip
 @store_option
 @execution_options
 @common_options
@@ -61,6 +69,8 @@ def audit(
     write_pack: Path | None,
     verify_pack: bool,
     report: Path | None,
+    records: Path | None,
+    export_to: Path | None,
     store: Path,
     execution: Execution,
     as_json: bool,
@@ -85,6 +95,8 @@ def audit(
     unknown = [name for name in stressor.split(",") if name and name not in STRESSORS]
     if unknown:
         raise UserError(f"there is no stressor {unknown[0]!r}; there are {', '.join(STRESSORS)}")
+    if quick and records is not None:
+        raise UserError("a --quick audit is no record; drop --quick or --records")
     if report is not None:
         check_page_path(report)
     entries = _entries(specs, all_measures)
@@ -100,6 +112,15 @@ def audit(
     if not as_json:
         for one in audits:
             show([audit_table(one), *([card_table(one)] if one.card else []), one.summary])
+    if records is not None:
+        from genbench.audit.records import write_audits
+
+        write_audits(audits, records, against)
+    if export_to is not None:
+        from genbench.audit.records import export_audit
+
+        for one in audits:
+            export_audit(one, export_to)
     command = " ".join(["genbench", *sys.argv[1:]])
     write_audit_page(audits, page, store, command, against)
     if as_json:
