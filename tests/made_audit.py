@@ -1,4 +1,4 @@
-"""Networks of an audit that nobody trained: the settings of the audit's own, with errors as the papers draw them."""
+"""Networks of an audit that nobody trained: the settings of the audit's own, with made-up errors."""
 
 from __future__ import annotations
 

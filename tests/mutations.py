@@ -147,7 +147,7 @@ def _read_references(path: Path) -> object:
     from unittest import mock
 
     from genbench.records import references
-    from genbench.run.plan import make_plan
+    from genbench.runs.plan import make_plan
     from genbench.suites.evidence_packs import find_pack
     from genbench.suites.suite import load_suite
 

@@ -1,7 +1,8 @@
-"""The audit from end to end: networks on their way, going on, under Exp++, in a pack; readings and verdicts."""
+"""The audit from end to end: networks kept, continued, under Exp++, in a pack; readings and verdicts."""
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import Run
 from safetensors.torch import load_file
 from torch import nn
 
@@ -24,6 +26,7 @@ from genbench.audit.stacks import kept_model
 from genbench.audit.step_types import AuditImages, AuditShape, StackResult
 from genbench.audit.verdicts import judge
 from genbench.engine.cells import Cell, Limits, Outcome
+from genbench.engine.scheduler import provenance
 from genbench.engine.steps import read_result
 from genbench.engine.store import Store
 from genbench.packs.pack import read_pack
@@ -58,7 +61,7 @@ def read(plan: AuditPlan, store: Path, names: Sequence[str]) -> tuple[dict[str, 
     return {one.measure.name: one for one in found}, progress.computed
 
 
-# -- networks --------------------------------------------------------------------------------------------------
+# -- networks ----------------------------------------------------------------------------------------------
 
 
 def test_batch_norm_of_rows_in_a_stack() -> None:
@@ -86,7 +89,7 @@ def test_the_function_of_a_layer_norm_network_does_not_see_the_size_of_its_weigh
     torch.testing.assert_close(network(images), before, rtol=1e-9, atol=1e-9)
 
 
-# -- small stacks ----------------------------------------------------------------------------------------------
+# -- small stacks ------------------------------------------------------------------------------------------
 
 
 def few(name: str, *kept: int | str, epochs: int = 25) -> StackSetup:
@@ -151,7 +154,7 @@ def test_moved_pixels_and_moved_weights_are_the_same_run(made: Made) -> None:
     plain, moved = (made.folder(f"pixels fcn {data} sgd") for data in ("as they are", "one order"))
     shape = read_result(plain, StackResult).shape
     first, second = (kept_model(folder, shape, 0) for folder in (plain, moved))
-    weights = [network.get_submodule("hidden.0").weight for network in (first, second)]
+    weights = [network.state_dict()["hidden.0.weight"] for network in (first, second)]
     torch.testing.assert_close(weights[0][:, pixel_order()], weights[1], rtol=1e-2, atol=1e-3)
 
 
@@ -183,7 +186,7 @@ def test_a_pack_gives_the_same_networks(made: Made, tmp_path: Path) -> None:
         made.plan.cells(),
         made.store,
         Counted(),
-        lambda store, _: write_audit_pack(made.plan, store, pack, {}),
+        lambda store, _: write_audit_pack(made.plan, store, pack, provenance()),
         **HOW,  # type: ignore[arg-type]
     )
     found = read_pack(pack, AuditManifest)
@@ -196,7 +199,11 @@ def test_a_pack_gives_the_same_networks(made: Made, tmp_path: Path) -> None:
         assert reading.value == own.readings[label].value
         assert readings["params"].observed.truths[label] == own.truths[label]
     compared = finish(
-        made.plan.cells(), made.store, Counted(), lambda s, _: compare_audit(found, made.plan, s), **HOW  # type: ignore[arg-type]
+        made.plan.cells(),
+        made.store,
+        Counted(),
+        lambda s, _: compare_audit(found, made.plan, s),
+        **HOW,  # type: ignore[arg-type]
     )
     assert all(one.same_bits for one in compared)
 
@@ -216,7 +223,24 @@ def test_label_noise_and_tasks(made: Made, tmp_path: Path) -> None:
     assert not torch.equal(own, plain)
 
 
-# -- Exp++ -------------------------------------------------------------------------------------------------------
+def test_the_command_says_it_all(run: Run, tmp_path: Path) -> None:
+    done = run("audit", "--quick", "--stressor", "exp", "-m", "params", "--no-card", "--json")
+    assert done.returncode == 0, done.stderr
+    (audit,) = json.loads(done.stdout)["audits"]
+    assert (audit["measure"], audit["survived"], audit["networks"]) == ("params", 1, 8)
+    (verdict,) = audit["stressors"]
+    assert (verdict["stressor"], verdict["verdict"], verdict["number"]) == ("exp", "robust", 0)
+    assert len(verdict["networks"]) == 2
+    page = Path(json.loads(done.stdout)["report"])
+    text = (page if page.is_absolute() else tmp_path / page).read_text()
+    assert "growth of the weights" in text
+    assert "<svg" in text
+    wrong = run("audit", "-m", "params", "--stressor", "exp,wind")
+    assert wrong.returncode == 2
+    assert "no stressor 'wind'" in wrong.stderr
+
+
+# -- Exp++ -------------------------------------------------------------------------------------------------
 
 GROWTH = 0.8**-100
 EXPLODE = ("pacbayes_orig", "magnitude", "param_norm", "path_norm_unnormalised")

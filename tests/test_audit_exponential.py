@@ -1,4 +1,4 @@
-"""Exp++ (000, Theorem 6.2): as printed it does not hold, with other indices it does; and the audit's networks."""
+"""Exp++ (000, Theorem 6.2): as printed it does not hold, with other indices it does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def loss(theta: Tensor) -> Tensor:
     """Of the direction of theta alone."""
     unit = theta / theta.norm()
     pull = torch.linspace(-1, 1, len(theta), dtype=torch.float64)
-    return pull @ unit + (unit**3).sum() + torch.cos(3 * unit).prod()
+    total: Tensor = pull @ unit + (unit**3).sum() + torch.cos(3 * unit).prod()
+    return total
 
 
 def gradient(theta: Tensor) -> Tensor:

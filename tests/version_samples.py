@@ -76,11 +76,14 @@ _RUNS: dict[str, tuple[str, ...]] = {
     ),
     "collection": ("--suite=collection/own_data.toml", "--measure=params"),
     "collection on a data set": ("--suite=collection/data_set.toml", "--measure=params"),
+    # Networks on their way, going on from one, and under Exp++.
+    "audit": ("audit", "--quick", "--stressor=hysteresis,exp", "--measure=params", "--no-card"),
     "pack of mini": (
         "--suite=mini", "--measure=params", "--backbones=mini-efficientnet:b0,mini-efficientnet:b1",
     ),
 }  # fmt: skip
-"""Arguments of `genbench run`; what has no dashes is a setting of the suite, the last of its name wins."""
+"""Arguments of `genbench run`; what has no dashes is a setting of the suite, the last of its name wins. Or of
+`genbench audit`, which has no suite."""
 
 
 def unit_name(kind: str, name: str) -> str:
@@ -127,11 +130,11 @@ def _digest(*values: object) -> str:
 
 def _run(where: str, folder: Path) -> None:
     """Run one of `_RUNS` in `folder`; its store is `folder`/store."""
-    given = _RUNS[where]
+    verb, given = ("audit", _RUNS[where][1:]) if _RUNS[where][0] == "audit" else ("run", _RUNS[where])
     settings = {text.partition("=")[0]: text for text in given if not text.startswith("-")}
     options = [text for text in given if text.startswith("-")]
     changes = [part for text in settings.values() for part in ("--set", text)]
-    command = [sys.executable, "-m", "genbench", "run", "--store=store", "--jobs=1", *options, *changes]
+    command = [sys.executable, "-m", "genbench", verb, "--store=store", "--jobs=1", *options, *changes]
     if importlib.util.find_spec("genbench.engine.compute"):  # a revision that can have several
         command.append("--threads=1")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GENBENCH_")}
@@ -260,6 +263,8 @@ def _suite_mark(where: str) -> str:
     """What was asked for: with other settings of a suite, or another pack, a sample is another one."""
     from genbench.plugin.registry import load_registry
 
+    if _RUNS[where][0] == "audit":
+        return f"audit {_digest([_RUNS[where]])[:8]}"
     (name,) = [text.removeprefix("--suite=") for text in _RUNS[where] if text.startswith("--suite=")]
     if name not in load_registry().suites:
         # One of the files that are written for the samples: what is in them is in this very module.

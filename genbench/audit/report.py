@@ -237,7 +237,7 @@ _CAPTIONS = {
     "tasks": "Fig. 4: the measure over training examples on tasks of known difficulty.",
     "pixels": "Tables 4 and 5: images as they are, with pixels in one other order, or each in its own.",
     "exp": "Figs. S18 and S19: the measure over the growth of the weights under Exp++ schedules, and the "
-    "test error, which does not move: all networks of a panel have one function. They have layer norms, because "
+    "test error, which does not move: all networks of a panel have one function. They have layer norms: "
     "with batch norms every measure of folded weights stays by construction.",
     "spread": "The measure against the test error, over rates, optimizers, stopping rules and seeds.",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from genbench.audit.step_types import (
@@ -16,7 +16,16 @@ from genbench.audit.step_types import (
 from genbench.engine.cells import Setting
 from genbench.population.step_types import BlockRecipe
 
-__all__ = ["SCHEDULES", "STRESSORS", "ExponentialSetup", "StackSetup", "Stressor", "small", "stacks_of"]
+__all__ = [
+    "SCHEDULES",
+    "STRESSORS",
+    "ExponentialSetup",
+    "StackSetup",
+    "Stressor",
+    "quick_setups",
+    "small",
+    "stacks_of",
+]
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,7 @@ _FCN, _FCN_NORM, _NIN = (
     AuditShape("nin", 2, 16),
 )
 _DRIFT_EPOCHS = 240
+_QUICK_EPOCHS = 3
 
 
 def stacks_of(stressor: str) -> list[StackSetup]:
@@ -132,8 +142,14 @@ def stacks_of(stressor: str) -> list[StackSetup]:
     return [*(one for one in _drift() if one.name in needed), *found] if needed else found
 
 
+def quick_setups(stressors: Iterable[str]) -> list[StackSetup]:
+    """Of every stack, one network of each rate after few epochs: to see whether everything works."""
+    found = {setup.name: setup for name in stressors for setup in stacks_of(name)}
+    return [replace(small(setup, _QUICK_EPOCHS), seeds=setup.seeds[:1]) for setup in found.values()]
+
+
 def small(setup: StackSetup, epochs: int) -> StackSetup:
-    """The same with few epochs, for tests of everything around training."""
+    """The same with few epochs."""
     keep = [mark for mark in setup.keep if isinstance(mark, str) or mark <= epochs]
     return replace(
         setup, recipe=_with_epochs(setup.recipe, min(epochs, setup.recipe.max_epochs)), keep=keep or (END,)

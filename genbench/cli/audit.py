@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     help="Only these: slope, drift, hysteresis, labels, tasks, pixels, exp, spread.",
 )  # fmt: skip
 @click.option("--card/--no-card", default=True, help="Whether to read networks with one function too.")
+@click.option("--quick", is_flag=True, help="Train few networks shortly instead: a try, no verdict to quote.")
 @click.option("--from-scratch", is_flag=True, help="Train the audit's networks instead of taking its pack.")
 @click.option(
     "--pack", "pack_folder", type=click.Path(path_type=Path), metavar="DIR", help="Another pack of networks."
@@ -46,6 +47,14 @@ if TYPE_CHECKING:
     "--report", type=click.Path(path_type=Path), metavar="FILE.html",
     help="Where the HTML report goes.  [default: into the store]",
 )  # fmt: skip
+@click.option(
+    "--records", type=click.Path(path_type=Path), metavar="DIR",
+    help="Write a document of every measure, and the matrix of all that are there.",
+)  # fmt: skip
+@click.option(
+    "--export", "export_to", type=click.Path(path_type=Path), metavar="DIR",
+    help="Write a LaTeX table and the figures as PDF.",
+)  # fmt: skip
 @store_option
 @execution_options
 @common_options
@@ -54,11 +63,14 @@ def audit(
     all_measures: bool,
     stressor: str,
     card: bool,
+    quick: bool,
     from_scratch: bool,
     pack_folder: Path | None,
     write_pack: Path | None,
     verify_pack: bool,
     report: Path | None,
+    records: Path | None,
+    export_to: Path | None,
     store: Path,
     execution: Execution,
     as_json: bool,
@@ -71,22 +83,24 @@ def audit(
     from genbench.audit.execute import observe
     from genbench.audit.plan import plan_audit
     from genbench.audit.report import audit_of, audit_table, card_table, document_of, write_audit_page
-    from genbench.audit.setups import STRESSORS
+    from genbench.audit.setups import STRESSORS, quick_setups
     from genbench.report.progress import cell_progress
     from genbench.report.run_page import check_page_path
 
     how = execution.settle()
     chosen = [name for name in STRESSORS if not stressor or name in stressor.split(",")]
-    pack = None if from_scratch or write_pack is not None else _pack(pack_folder)
+    pack = None if from_scratch or quick or write_pack is not None else _pack(pack_folder)
     if write_pack is not None or verify_pack:
         return _packing(write_pack, pack, store, how, as_json)
     unknown = [name for name in stressor.split(",") if name and name not in STRESSORS]
     if unknown:
         raise UserError(f"there is no stressor {unknown[0]!r}; there are {', '.join(STRESSORS)}")
+    if quick and records is not None:
+        raise UserError("a --quick audit is no record; drop --quick or --records")
     if report is not None:
         check_page_path(report)
     entries = _entries(specs, all_measures)
-    plan = plan_audit(chosen, pack)
+    plan = plan_audit(chosen, pack, quick_setups(chosen) if quick else None)
     if pack is None:
         click.echo(f"{len(plan.networks)} networks are trained first, unless they are stored", err=True)
     with cell_progress(quiet=as_json) as progress:
@@ -98,6 +112,15 @@ def audit(
     if not as_json:
         for one in audits:
             show([audit_table(one), *([card_table(one)] if one.card else []), one.summary])
+    if records is not None:
+        from genbench.audit.records import write_audits
+
+        write_audits(audits, records, against)
+    if export_to is not None:
+        from genbench.audit.records import export_audit
+
+        for one in audits:
+            export_audit(one, export_to)
     command = " ".join(["genbench", *sys.argv[1:]])
     write_audit_page(audits, page, store, command, against)
     if as_json:
