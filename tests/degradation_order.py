@@ -210,7 +210,7 @@ def _steps(wrong: Tensor) -> list[float]:
     """Growth of the mean error from each level to the one below it, in standard errors of paired images."""
     growth = wrong[:-1] - wrong[1:]
     error = growth.std(dim=1) / growth.shape[1] ** 0.5
-    return (growth.mean(dim=1) / error.clamp(min=1e-9)).tolist()
+    return [float(step) for step in growth.mean(dim=1) / error.clamp(min=1e-9)]
 
 
 def save_picture(

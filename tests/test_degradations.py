@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from degradation_order import Material, Probe, spearman
+from scipy.ndimage import gaussian_filter
 from skimage.metrics import structural_similarity
 from torch import Tensor
 from torch.nn.functional import interpolate
@@ -53,11 +54,17 @@ def scenes(count: int, size: int, channels: int, seed: int) -> TensorImages:
 
 
 @cache
+def letters() -> Material:
+    """Of the classes that the networks of mini's evidence were adapted to."""
+    return Material.of("glyphs", classes=50, train=27, heldout=8, side=None)
+
+
+@cache
 def images_of(name: str) -> tuple[DegradationTask, TensorImages]:
     """Training images as a task, and held-out images."""
     if name == "glyphs":
         data = DATASET.load(DataRequest())
-        train, heldout = torch.arange(0, len(data.train), 2), torch.arange(0, len(data.heldout), 10)
+        train, heldout = torch.arange(0, len(data.train), 2), torch.arange(0, len(data.heldout), 20)
         return (
             DegradationTask(data.train.batch(train), data.train.labels[train], seed=3),
             TensorImages(data.heldout.batch(heldout), data.heldout.labels[heldout]),
@@ -70,8 +77,8 @@ def images_of(name: str) -> tuple[DegradationTask, TensorImages]:
 def dials_of(method: str, images: str) -> Sequence[Dial]:
     """Fitted once for all tests, with shorter training: worse networks are no easier to calibrate."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fgsm, "_STEPS", 120)
-        patch.setattr(autoencoder, "_PIXELS", autoencoder._PIXELS // 6)
+        patch.setattr(fgsm, "_STEPS", 60)
+        patch.setattr(autoencoder, "_PIXELS", autoencoder._PIXELS // (2 if images == "glyphs" else 6))
         patch.setattr(narrowing_autoencoder, "_PIXELS", narrowing_autoencoder._PIXELS // 8)
         task, _ = images_of(images)
         fit = load_registry().get("degradations", method).item.fit
@@ -213,18 +220,12 @@ def test_autoencoders_reconstruct_worse_with_narrower_bottlenecks() -> None:
 
 
 @cache
-def letters() -> Material:
-    """Of the classes that the networks of mini's evidence were adapted to."""
-    return Material.of("glyphs", classes=50, train=27, heldout=8, side=None)
-
-
-@cache
 def probes() -> list[Probe]:
     names = ("mini-clip:rn6", "mini-efficientnet:b0", "mini-efficientnet:b3")
     return [Probe(name, letters().training) for name in names]
 
 
-LETTERS = {"autoencoder": 100, "gaussian": 400, "blur": 100, "jpeg": 200, "fgsm": 400, ON_TRIAL: 100}
+LETTERS = {"autoencoder": 100, "gaussian": 400, "blur": 100, "jpeg": 200, "fgsm": 200, ON_TRIAL: 100}
 
 
 @pytest.mark.parametrize(
@@ -241,13 +242,34 @@ def test_networks_err_more_at_lower_levels(method: str, count: int) -> None:
         assert spearman(errors) <= -0.9, (probe.backbone.name, errors)
 
 
-def test_fgsm_uses_no_label_of_the_images_it_degrades() -> None:
-    (dial,) = dials_of("fgsm", "glyphs")
-    heldout = images_of("glyphs")[1].images[:32]
-    change = (dial.turn(heldout.float() / 255, 0.2, torch.arange(32)) * 255).round() - heldout
-    inside = (heldout > 15) & (heldout < 240)
-    # A step of .2² · 255 = 10.2 grey values, up or down, everywhere.
-    assert set(change[inside].abs().unique().tolist()) == {10.0, 11.0}
+def noise_deviations(images: Tensor, k: float) -> Tensor:
+    """√(k²·d² + k⁴·.01²), by SciPy: d² is the mean over channels of the variance around a pixel."""
+
+    def means(values: Any) -> Any:
+        inside = gaussian_filter(values, sigma=(0, 0, 1.5, 1.5), mode="constant", truncate=20)
+        ones = np.ones_like(values)
+        return inside / gaussian_filter(ones, sigma=(0, 0, 1.5, 1.5), mode="constant", truncate=20)
+
+    values = images.double().numpy()
+    variances = (means(values**2) - means(values) ** 2).mean(axis=1, keepdims=True)
+    return torch.from_numpy(np.sqrt(k**2 * variances + (0.01 * k**2) ** 2))
+
+
+@pytest.mark.parametrize("method", [pytest.param(name, marks=GROUPS[name]) for name in ("gaussian", "fgsm")])
+def test_noise_is_in_proportion_to_contrast(method: str) -> None:
+    (dial,) = dials_of(method, "glyphs")
+    # So faint that nothing is clipped.
+    images = images_of("glyphs")[1].images[:100].float() / 255 * 0.2 + 0.4
+    for strength, k in ((0.2, 0.32), (0.3, 0.72)):
+        change = dial.turn(images, strength, torch.arange(100)) - images
+        noise = change / noise_deviations(images, k)
+        if method == "fgsm":
+            # Up or down, by no label: only pixels, which were all that the dial was given.
+            assert noise.abs().quantile(0.01).item() == pytest.approx(1, abs=0.01)
+            assert noise.abs().max().item() == pytest.approx(1, abs=0.01)
+        else:
+            assert noise.std().item() == pytest.approx(1, abs=0.01)
+            assert noise.mean().item() == pytest.approx(0, abs=0.01)
 
 
 def test_unreachable_level_is_one_sentence() -> None:

@@ -245,7 +245,7 @@ def test_dials_follow_the_device(short: None, monkeypatch: pytest.MonkeyPatch) -
             for method in ("autoencoder", "autoencoder@2", "gaussian", "blur")
             for dial in load_registry().get("degradations", method).item.fit(task)
         ]
-    dials.append(fgsm._dial(fgsm.Surrogate(3, 2, 4).to(META), key=1))
+    dials.append(fgsm._dial(fgsm.Surrogate(3, 2, 4).to(META)))
     assert len(dials) == 3 + 1 + 1 + 1 + 1
     for dial in dials:
         assert {value.device for value in dial.tensors.values()} <= {META}

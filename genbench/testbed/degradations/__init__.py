@@ -35,7 +35,7 @@ DEGRADATIONS = [
             ("gaussian", "2", "Gaussian noise in proportion to the contrast around a pixel"),
             ("blur", "1", "Gaussian blur"),
             ("jpeg", "2", "JPEG compression of ever smaller copies"),
-            ("fgsm", "1", "a step along the sign of a small network's input gradient"),
+            ("fgsm", "2", "steps along the sign of a small network's gradient, in proportion to contrast"),
         )
     ),
     # Takes the plain name when the evidence of `mini` is made anew with it.

@@ -1,7 +1,8 @@
 """The fast gradient sign method (Goodfellow, Shlens and Szegedy 2015) against a small network.
 
-x + eps · sign(gradient of the loss at x), clipped to [0, 1]. The network is trained on the training images,
-and the loss takes its own prediction as the label, so that no held-out label is looked at.
+x + eps · sign(gradient of the loss at x), clipped to [0, 1], with eps in proportion to the contrast around a
+pixel. The network is trained on the training images, and the loss takes its own prediction as the label, so
+that no held-out label is looked at.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from torch.nn.functional import cross_entropy
 
 from genbench.keys import derive_seed
 from genbench.plugin.offers import DegradationTask, Dial
+from genbench.testbed.degradations.contrast import deviations, local_variances
 from genbench.testbed.degradations.networks import in_fixed_batches, one_thread, remembering, seeded, train
-from genbench.testbed.degradations.randomness import even_shares
 
 __all__ = ["Surrogate", "fit"]
 
@@ -74,17 +75,15 @@ def fit(task: DegradationTask) -> Sequence[Dial]:
             generator=torch.Generator("cpu").manual_seed(seed),
         )
 
-    return [_dial(network, derive_seed("fgsm steps", task.seed))]
+    return [_dial(network)]
 
 
-def _dial(network: nn.Module, key: int) -> Dial:
+def _dial(network: nn.Module) -> Dial:
     signs = remembering(lambda images: in_fixed_batches(lambda part: _signs(network, part), images))
+    variances = remembering(local_variances)
 
     def turn(images: Tensor, strength: float, rows: Tensor) -> Tensor:
-        # Squared: all levels of the paper lie below a step of about .1. The step is a whole number of grey
-        # values, so that rounding keeps it; one in between gives a share of the images the larger one.
-        steps = (strength**2 * 255 + even_shares(key, rows)).floor().clamp(max=255).float() / 255
-        return (signs(images) * steps.to(images.device).view(-1, 1, 1, 1)).add_(images).clamp_(0, 1)
+        return (signs(images) * deviations(variances(images), strength)).add_(images).clamp_(0, 1)
 
     return Dial("fgsm", turn, network.state_dict())
 
