@@ -28,7 +28,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def cli_page() -> str:
     """Every command with its words and options, as `--help` has them."""
-    from genbench.cli import _genbench as main
+    from genbench.cli import main_group as main
 
     root = click.Context(main, info_name="genbench")
     lines = ["# Command line", "", f"{_first(main)} Every command takes `--json` and `--debug`.", ""]

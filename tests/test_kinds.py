@@ -28,9 +28,7 @@ from genbench.suites.suite import load_suite
 WITHOUT_SUITES = {"audit"}
 """Rooms that know no suite, and so cannot decide by its kind: the audit trains networks of its own with the
 engine of populations."""
-OUTSIDE = [
-    (name, file) for name, file in modules() if room(name) not in rooms_of_kinds() | WITHOUT_SUITES
-]
+OUTSIDE = [(name, file) for name, file in modules() if room(name) not in rooms_of_kinds() | WITHOUT_SUITES]
 TEMPLATES = sorted(
     file for room_ in ("report", "leaderboard") for file in (ROOT / "genbench" / room_).rglob("*.j2")
 )

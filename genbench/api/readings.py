@@ -74,9 +74,9 @@ def read(
     >>> import genbench, torch
     >>> network = torch.nn.Linear(4, 3)
     >>> data = torch.randn(30, 4), torch.arange(30) % 3
-    >>> reading = genbench.read("params", genbench.Subject.from_module(network, data=data))
+    >>> reading = genbench.read("param_count", genbench.Subject.from_module(network, data=data))
     >>> float(reading), reading.measure
-    (15.0, 'params')
+    (15.0, 'param_count')
 
     Parameters
     ----------
