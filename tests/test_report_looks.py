@@ -106,8 +106,8 @@ def test_the_interval_decides_what_is_said(found, monkeypatch, low, high, said) 
             ["chance", "size"],
             [],
             "It orders networks beyond luck and among networks of equal architecture and size (at 5 % after "
-            "correction for all 2 measures), but is not shown to do so beyond what training loss and training "
-            "error tell.",
+            "correction for all 2 measures), but is not shown to do so beyond what training loss and "
+            "training error tell.",
         ),
         (
             ["chance"],
