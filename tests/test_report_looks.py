@@ -11,15 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import genbench
 from genbench.display.question_marks import Mark
-from genbench.display.tables import fitting_columns, print_table
+from genbench.display.tables import fitting_columns, print_table, print_text
 from genbench.plugin.registry import load_registry
 from genbench.report import run_page
-from genbench.report.plain_words import plain_verdict
+from genbench.report.plain_words import _passes, plain_verdict
+from genbench.scoring.claims import Claims
 from genbench.scoring.population import SHOWN
+from genbench.scoring.verdicts import BoardVerdict, MeasureVerdict
 from genbench.suites.result import Headline
 
 LONG_NAME = max(load_registry().measures, key=len)
@@ -88,7 +91,35 @@ def test_the_interval_decides_what_is_said(found, monkeypatch, low, high, said) 
     monkeypatch.setattr(type(found.result.judged), "headline", lambda self, one: headline)
     sentences = plain_verdict(found.result, measure)
     assert said in sentences[1]
-    assert f"{headline.value:.0%} of cases" in sentences[0]
+    assert f"{100 * headline.value:.0f} % of cases" in sentences[0]
+
+
+@pytest.mark.parametrize(
+    ("passed", "cannot", "said"),
+    [
+        (
+            [],
+            [],
+            "It is not shown to order networks beyond luck (at 5 % after correction for all 2 measures).",
+        ),
+        (
+            ["chance", "size"],
+            [],
+            "It orders networks beyond luck and among networks of equal architecture and size (at 5 % after "
+            "correction for all 2 measures), but is not shown to do so beyond what training loss and "
+            "training error tell.",
+        ),
+        (
+            ["chance"],
+            ["size", "fit", "settings"],
+            "It orders networks beyond luck (at 5 % after correction for all 2 measures).",
+        ),
+    ],
+)
+def test_what_a_measure_passes_is_a_sentence(passed, cannot, said) -> None:
+    verdicts = {"mine": MeasureVerdict(1, {}, passed), "other": MeasureVerdict(2, {}, [])}
+    board = BoardVerdict(verdicts, dict.fromkeys(cannot, "why"), np.zeros((2, 2)))
+    assert _passes(Claims(board, {}, {}), "mine") == said
 
 
 # -- widths -------------------------------------------------------------------------------------------------
@@ -198,6 +229,32 @@ def test_intervals_are_never_broken(monkeypatch, columns) -> None:
     shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
     assert shown.count("0.017–0.188") == 6
     assert max(len(line) for line in shown.splitlines()) <= columns
+
+
+def test_text_columns_do_not_vanish_beside_numbers(monkeypatch) -> None:
+    """The table of wrong pairs, which is a little too wide for 80 columns."""
+    numbers = dict.fromkeys(("its error", "its reading", "error", "reading", "sds", "more"), "0.099")
+    row = {"slice": "mini-efficientnet, zero-shot", "better": "rn12", "worse": "rn4", **numbers}
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("COLUMNS", "80")
+    print_table(list(row), [row], right=list(numbers))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
+    assert "rn12" in shown
+    assert "rn4" in shown
+    assert shown.count("0.099") == len(numbers)
+
+
+def test_sentences_break_at_words_on_a_terminal(monkeypatch, capsys) -> None:
+    text = "word " * 60
+    print_text(text)
+    assert capsys.readouterr().out.rstrip("\n") == text
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("COLUMNS", "80")
+    print_text(text)
+    assert max(map(len, screen.getvalue().splitlines())) <= 80
+    assert screen.getvalue().split() == text.split()
 
 
 def test_piped_output_of_one_measure_is_short(run, finished_run, tmp_path) -> None:

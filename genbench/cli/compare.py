@@ -11,7 +11,7 @@ from genbench.api.suites import DEFAULT_SUITE
 from genbench.cli.common import common_options, store_option
 from genbench.cli.execution import execution_options
 from genbench.cli.names import complete_measures
-from genbench.display.tables import fitting_columns, print_json, print_table
+from genbench.display.tables import fitting_columns, print_json, print_table, print_text
 
 __all__ = ["compare"]
 
@@ -82,7 +82,7 @@ def compare(
         columns = fitting_columns(["worse", "better", "right", "apart", "against"], pairs)
         title = f"pairs in which they differ: the {len(pairs)} furthest apart of {len(found.pairs)}"
         print_table(columns, pairs, title=title, right=["apart"])
-    click.echo(found.sentence)
+    print_text(found.sentence)
     if picture is not None:
         click.echo(f"picture: {picture}")
 

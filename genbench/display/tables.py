@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 import click
 
-__all__ = ["Shown", "Table", "fitting_columns", "print_json", "print_table", "show"]
+__all__ = ["Shown", "Table", "fitting_columns", "print_json", "print_table", "print_text", "show"]
+
+_LINE = 100
+"""Characters of a line that is comfortable to read."""
 
 Shown = str | int | float | None
 """What stands in a row below the name of a column."""
@@ -33,6 +36,14 @@ def show(parts: Iterable[Table | str]) -> None:
             click.echo(part)
         else:
             print_table(part.columns, part.rows, title=part.title, right=part.right)
+
+
+def print_text(text: str) -> None:
+    """Sentences: broken at words on a terminal, in one line elsewhere."""
+    from shutil import get_terminal_size
+    from textwrap import fill
+
+    click.echo(fill(text, min(get_terminal_size().columns, _LINE)) if sys.stdout.isatty() else text)
 
 
 def print_json(document: object) -> None:
@@ -59,6 +70,7 @@ def print_table(
         for row in rows:
             click.echo("\t".join(" ".join(str(row.get(column, "")).split()) for column in columns))
         return
+    rows = list(rows)
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -68,19 +80,26 @@ def print_table(
         title=title or None, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD
     )
     for column in columns:
-        # The first column names the row: it is never broken over lines. Nor are numbers and intervals.
-        first = column == columns[0]
         # Numbers are narrow: their headings break in two lines rather than make them wide.
         number = column in right
         heading = column.replace(" ", "\n") if number and column[0].isalpha() else column
+        cells = [str(row.get(column, "")) for row in rows]
+        # The first column names the row: a name is never broken over lines. Nor are numbers and intervals.
+        whole = number or (column == columns[0] and not any(" " in cell for cell in cells))
         table.add_column(
-            heading, justify="right" if number else "left", overflow="fold", no_wrap=first or number
+            heading,
+            justify="right" if number else "left",
+            overflow="fold",
+            no_wrap=whole,
+            min_width=None if whole else min(_NARROWEST, max(map(len, cells), default=0)),
         )
     for row in rows:
         table.add_row(*(Text(str(row.get(column, "")), style=_style(row, column)) for column in columns))
     Console().print(table)
 
 
+_NARROWEST = 6
+"""Characters that a column of text keeps, however little room there is."""
 _STYLES = {
     "ok": "green", "ready": "green", "passed": "green", "finding": "cyan", "note": "yellow",
     "not_applicable": "yellow", "missing": "yellow",

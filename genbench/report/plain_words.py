@@ -44,7 +44,7 @@ def _why_not(measure: MeasureResult) -> str:
 
 def _wrong_share(name: str, headline: Headline) -> str:
     return (
-        f"{name} orders two networks wrongly in {headline.value:.0%} of cases "
+        f"{name} orders two networks wrongly in {100 * headline.value:.0f} % of cases "
         f"(sign-error {headline.value:.3f}; 0 is perfect, 0.5 a coin)."
     )
 
@@ -82,7 +82,7 @@ def _passes(claims: Claims, name: str) -> str:
     if not passed:
         return f"It is not shown to order networks {_BEYOND[failed[0]]} ({corrected})."
     words = f"It orders networks {' and '.join(passed)} ({corrected})"
-    return f"{words}, but is not shown to {_BEYOND[failed[0]]}." if failed else f"{words}."
+    return f"{words}, but is not shown to do so {_BEYOND[failed[0]]}." if failed else f"{words}."
 
 
 def _against_baselines(claims: Claims, name: str, headline: Headline) -> str:

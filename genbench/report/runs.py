@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from genbench._version import __version__
 from genbench.display.names import reading_note
-from genbench.display.tables import Shown, Table, fitting_columns, print_table, show
+from genbench.display.tables import Shown, Table, fitting_columns, print_table, print_text, show
 from genbench.display.verdict_tables import claim_words, passed_words
 from genbench.engine.cells import Outcome, Status
 from genbench.plugin.contract import Detail
@@ -59,7 +59,7 @@ def show_run(result: RunResult, table: Path | None = None) -> None:
         for measure in result.asked:
             show(pages.failures(measure))
         for measure in result.asked:
-            click.echo(" ".join(plain_verdict(result, measure)))
+            print_text(" ".join(plain_verdict(result, measure)))
     show(pages.closing(table))
     for warning in pages.warnings():
         click.echo(warning, err=True)
