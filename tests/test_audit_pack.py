@@ -1,4 +1,4 @@
-"""The audit against the pack that ships: its controls, and what 000 says of drift, on the networks of everyone."""
+"""The audit against the pack that ships: its controls, and drift, on the networks that everyone has."""
 
 from __future__ import annotations
 

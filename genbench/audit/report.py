@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -121,7 +122,7 @@ def document_of(audit: MeasureAudit, pack: str) -> AuditDocument:
                 why=one.why,
                 number=one.number,
                 networks=list(one.networks or ()),
-                numbers=dict(one.numbers),
+                numbers={name: value for name, value in one.numbers.items() if math.isfinite(value)},
                 notes=list(one.notes),
             )
             for one in audit.verdicts
