@@ -92,7 +92,8 @@ def truths_of(plan: AuditPlan, outcomes: Mapping[str, Outcome]) -> dict[str, Aud
     for one in plan.stacks:
         stack = msgspec.convert(outcomes[one.stack.key].result, StackResult)
         judged = msgspec.convert(outcomes[one.truths.key].result, JudgedStack)
-        for place, network in enumerate(one.networks):
+        for network in one.networks:
+            place = int(network.cells.place["place"])
             found[network.label] = AuditTruth(
                 network.stressor,
                 network.settings,

@@ -43,6 +43,8 @@ class Panel:
     log_across: bool = True
     marks: Sequence[float] = field(default=())
     """Where dashed lines stand: T_int."""
+    of_error: bool = False
+    """Whether it shows the error, from 0, and not the measure."""
 
 
 @styled
@@ -52,16 +54,34 @@ def draw_panels(panels: Sequence[Panel]) -> Figure:
 
     figure = Figure(figsize=(3.5 * max(len(panels), 2), 3.3), layout="constrained")
     places = figure.subplots(1, len(panels), squeeze=False)[0]
-    measured = [v for p in panels for s in p.series if not s.right for v in s.y]
+    measured = [v for p in panels if not p.of_error for s in p.series if not s.right for v in s.y]
     positive = bool(measured) and min(measured) > 0
     names = list(dict.fromkeys(s.name for p in panels for s in p.series if not s.right))
     for axes, panel in zip(places, panels, strict=True):
-        _draw(axes, panel, positive, names)
-        if measured and max(measured) > min(measured):
+        _draw(axes, panel, positive and not panel.of_error, names)
+        if panel.of_error:
+            axes.set_ylim(bottom=0)
+        elif measured and max(measured) > min(measured):
             low, high = min(measured), max(measured)
             room = (high / low) ** 0.06 if positive else 0.06 * (high - low)
             axes.set_ylim(*((low / room, high * room) if positive else (low - room, high + room)))
+        _plain_logarithms(axes)
     return figure
+
+
+def _plain_logarithms(axes: Axes) -> None:
+    """Marks as 0.02 or 1e+06: matplotlib's own are mathematical text, which figures here do without."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for axis, scale, ends in (
+        (axes.xaxis, axes.get_xscale(), axes.get_xlim()),
+        (axes.yaxis, axes.get_yscale(), axes.get_ylim()),
+    ):
+        if scale == "log":
+            decades = np.log10(ends[1] / ends[0])
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2 else (1,), numticks=6))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
 
 
 def _draw(axes: Axes, panel: Panel, positive: bool, names: Sequence[str]) -> None:
@@ -137,6 +157,7 @@ def _drift(rows: Sequence[Row], measure: str) -> list[Panel]:
                 float(r.truth.kept.epoch) for r in first if r["kept"] == "T_int" and r.truth.kept.reached
             ]
         panels.append(Panel(net, "epoch", measure, series, marks=marks))
+        panels.append(Panel(net, "epoch", _ERROR, errors, marks=marks, of_error=True))
     return panels
 
 
@@ -167,12 +188,13 @@ def _labels(rows: Sequence[Row], measure: str) -> list[Panel]:
 
 
 def _tasks(rows: Sequence[Row], measure: str) -> list[Panel]:
-    groups = _grouped(rows, "task")
-    sizes = {task: [float(row["n"]) for row in some] for task, some in groups.items()}
-    return [
-        Panel("measure", "training examples", measure,
-              [s for task, some in groups.items() for s in _both(task, some, sizes[task], error=False)]),
-    ]  # fmt: skip
+    series, errors = [], []
+    for task, some in _grouped(rows, "task").items():
+        sizes = [float(row["n"]) for row in some]
+        series += _both(task, some, sizes, error=False)
+        errors.append(Series(task, sizes, [row.error for row in some]))
+    across = "training examples"
+    return [Panel("", across, measure, series), Panel("", across, _ERROR, errors, of_error=True)]
 
 
 def _exponential(rows: Sequence[Row], measure: str) -> list[Panel]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -121,7 +122,7 @@ def document_of(audit: MeasureAudit, pack: str) -> AuditDocument:
                 why=one.why,
                 number=one.number,
                 networks=list(one.networks or ()),
-                numbers=dict(one.numbers),
+                numbers={name: value for name, value in one.numbers.items() if math.isfinite(value)},
                 notes=list(one.notes),
             )
             for one in audit.verdicts
@@ -230,11 +231,12 @@ def _pixel_table(audit: MeasureAudit) -> list[list[str]]:
 _CAPTIONS = {
     "slope": "Fig. 1 of 000: the measure (colour) and the test error (ink, dotted) over training examples, "
     "one panel per recipe; marks are seeds. Of the fully connected networks.",
-    "drift": "Fig. 2: the measure over epochs; dashed lines where each run first fits its training set.",
+    "drift": "Fig. 2: the measure and the test error over epochs; dashed lines where each run first fits its "
+    "training set.",
     "hysteresis": "Three optimizers go on from one network of Adam .01 at the dashed line.",
     "labels": "Fig. 3: the measure (colour) and the test error (ink, dotted) over the share of training "
     "labels drawn anew. 000 corrupts a binarised set; here are ten classes.",
-    "tasks": "Fig. 4: the measure over training examples on tasks of known difficulty.",
+    "tasks": "Fig. 4: the measure and the test error over training examples on tasks of known difficulty.",
     "pixels": "Tables 4 and 5: images as they are, with pixels in one other order, or each in its own.",
     "exp": "Figs. S18 and S19: the measure over the growth of the weights under Exp++ schedules, and the "
     "test error, which does not move: all networks of a panel have one function. They have layer norms: "
