@@ -1,4 +1,4 @@
-"""The networks, put together from open_clip's and efficientnet_pytorch's own classes."""
+"""The networks, put together from open_clip's, efficientnet_pytorch's and timm's own classes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ import genbench._torchvision  # noqa: F401  before open_clip, which imports torc
 from efficientnet_pytorch import EfficientNet
 from efficientnet_pytorch.utils import BlockDecoder, GlobalParams, efficientnet_params
 from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
+from open_clip.modified_resnet import AttentionPool2d
+from timm.models.regnet import RegNet, RegNetCfg
 from torch import Tensor, nn
 
-from genbench.zoo.mini.sizes import IMAGE_SIZE, ClipSize
+from genbench.zoo.mini.sizes import IMAGE_SIZE, SIZES, ClipSize, ClipVitSize, RegNetSize
 from genbench.zoo.mini.tokens import CONTEXT
 
-__all__ = ["MiniEfficientNet", "build_clip"]
+__all__ = ["MiniEfficientNet", "build_classifier", "build_clip"]
 
-_ATTENTION_HEAD = 32
+_TEXT_HEAD = 32
+"""Channels per head of attention in text towers."""
+
+_VIT_HEAD = 8
+_PATCH = 4
+"""Pixels on each side of a token: 64 tokens an image. With 8, letters and their accents share tokens."""
+
+_LEAST_STEM = 4
+"""Fewest channels of the stem of a short CLIP: half of a narrow tower's width could not tell colours apart."""
 
 _WIDTH = 0.15
 """Every width of EfficientNet-b0 is multiplied by this; b1 to b7 then scale as EfficientNet does."""
@@ -31,27 +41,61 @@ _BLOCKS = [
 ]
 
 
-def build_clip(size: ClipSize, vocabulary_size: int) -> CLIP:
-    """A CLIP with a modified ResNet, randomly initialised.
-
-    The tower of a 64-pixel image without the pooling of its stem: 32 pixels become 16, 16, 8, 4 and 2, where
-    CLIP's own strides would leave a single pixel for the attention pool.
-    """
+def build_clip(size: ClipSize | ClipVitSize, vocabulary_size: int) -> CLIP:
+    """A CLIP with a modified ResNet or a vision transformer, randomly initialised."""
     model = CLIP(
         embed_dim=size.feature_width,
-        vision_cfg=CLIPVisionCfg(
-            layers=size.blocks, width=size.width, head_width=_ATTENTION_HEAD, image_size=2 * IMAGE_SIZE
-        ),
+        vision_cfg=_vit(size) if isinstance(size, ClipVitSize) else _resnet(size),
         text_cfg=CLIPTextCfg(
             context_length=CONTEXT,
             vocab_size=vocabulary_size,
-            width=size.text_width,
-            heads=size.text_width // _ATTENTION_HEAD,
-            layers=size.text_layers,
+            width=size.text.width,
+            heads=size.text.width // _TEXT_HEAD,
+            layers=size.text.layers,
         ),
     )
-    model.visual.avgpool = nn.Identity()
+    if isinstance(size, ClipSize):
+        _fit_to_32_pixels(model.visual, size)
     return model
+
+
+def _resnet(size: ClipSize) -> CLIPVisionCfg:
+    layers = (*size.blocks, 1)[:4]
+    return CLIPVisionCfg(
+        layers=layers, width=size.width, head_width=size.head_width, image_size=2 * IMAGE_SIZE
+    )
+
+
+def _vit(size: ClipVitSize) -> CLIPVisionCfg:
+    return CLIPVisionCfg(
+        layers=size.layers,
+        width=size.width,
+        head_width=_VIT_HEAD,
+        patch_size=_PATCH,
+        image_size=IMAGE_SIZE,
+        pool_type="avg",
+    )
+
+
+def _fit_to_32_pixels(tower: nn.Module, size: ClipSize) -> None:
+    """The tower of a 64-pixel image without the pooling of its stem: 32 pixels become 16, 16, 8, 4 and 2.
+
+    CLIP's own strides would leave a single pixel for the attention pool. A short tower has no fourth stage, which
+    has most of the weights, pools 4 x 4 pixels, and does not see through fewer than 4 channels.
+    """
+    tower.avgpool = nn.Identity()
+    if len(size.blocks) == 3:
+        stem = max(size.width // 2, _LEAST_STEM)
+        tower.conv1 = nn.Conv2d(3, stem, 3, stride=2, padding=1, bias=False)
+        tower.conv2 = nn.Conv2d(stem, stem, 3, padding=1, bias=False)
+        tower.conv3 = nn.Conv2d(stem, size.width, 3, padding=1, bias=False)
+        tower.bn1, tower.bn2 = nn.BatchNorm2d(stem), nn.BatchNorm2d(stem)
+        channels = 16 * size.width
+        tower.layer4 = nn.Identity()
+        tower.attnpool = AttentionPool2d(
+            IMAGE_SIZE // 8, channels, channels // size.head_width, size.feature_width
+        )
+        tower.init_parameters()
 
 
 class MiniEfficientNet(nn.Module):
@@ -80,3 +124,31 @@ class MiniEfficientNet(nn.Module):
         """(n, 3, side, side) -> (n, feature_width)."""
         features: Tensor = self.network(images)
         return features.flatten(start_dim=1)
+
+
+def build_classifier(name: str) -> nn.Module:
+    """The mini-efficientnet or mini-regnet of that name, up to its pooled features; randomly initialised."""
+    family, key = name.split(":")
+    size = SIZES[family][key]
+    return _regnet(size) if isinstance(size, RegNetSize) else MiniEfficientNet(key)
+
+
+def _regnet(size: RegNetSize) -> RegNet:
+    """A RegNetX in small.
+
+    Its stem keeps the size of the image: 32 pixels become 32, 16, 8, 4 and 2, where RegNet's own strides would
+    leave a single pixel for the last stage.
+    """
+    network = RegNet(
+        RegNetCfg(
+            depth=size.depth,
+            w0=size.w0,
+            wa=size.wa,
+            wm=size.wm,
+            group_size=size.group_size,
+            stem_width=8,
+        ),
+        num_classes=0,
+    )
+    network.stem.conv.stride = (1, 1)
+    return network
