@@ -82,26 +82,39 @@ class RegNetSize:
     group_size: int
     """Channels per group of the 3 x 3 convolutions."""
     feature_width: int
+    """Channels of the last convolution, which looks at single pixels."""
     weight_count: int
     """Weights without the classification head."""
 
 
 Size = ClipSize | ClipVitSize | EfficientNetSize | RegNetSize
 
-_SHORT_TEXT = TextSize(32, 2)
+
+def _short(width: int, weight_count: int) -> ClipSize:
+    return ClipSize(width, 64, weight_count, blocks=(1, 1, 1), head_width=16, text=TextSize(32, 2))
+
 
 SIZES: Mapping[str, Mapping[str, Size]] = {
     "mini-clip": {
-        **{f"short{w}": ClipSize(w, 64, 0, blocks=(1, 1, 1), head_width=16, text=_SHORT_TEXT) for w in (2, 3, 4, 5, 6, 8)},
         "rn4": ClipSize(width=4, feature_width=64, weight_count=91_010),
         "rn6": ClipSize(width=6, feature_width=96, weight_count=203_004),
         "rn8": ClipSize(width=8, feature_width=96, weight_count=351_100),
         "rn12": ClipSize(width=12, feature_width=128, weight_count=780_302),
         "rn16": ClipSize(width=16, feature_width=128, weight_count=1_362_200),
+        "short2": _short(2, 8_360),
+        "short3": _short(3, 16_112),
+        "short4": _short(4, 26_356),
+        "short5": _short(5, 39_092),
+        "short7": _short(7, 72_040),
+        "short9": _short(9, 114_956),
     },
     "mini-clip-vit": {
-        "w24": ClipVitSize(24, 2, 48, 0),
-        "w64": ClipVitSize(64, 2, 64, 0),
+        "w16": ClipVitSize(16, 2, 64, 9_472),
+        "w24": ClipVitSize(24, 2, 64, 18_816),
+        "w32": ClipVitSize(32, 2, 64, 31_232),
+        "w40": ClipVitSize(40, 2, 64, 46_720),
+        "w48": ClipVitSize(48, 3, 64, 93_552),
+        "w64": ClipVitSize(64, 3, 64, 161_600),
     },
     "mini-efficientnet": {
         "b0": EfficientNetSize(192, 7_749),
@@ -114,7 +127,12 @@ SIZES: Mapping[str, Mapping[str, Size]] = {
         "b7": EfficientNetSize(384, 99_024),
     },
     "mini-regnet": {
-        "x1": RegNetSize(4, 8, 7.0, 1.6, 4, 32, 0),
+        "x1": RegNetSize(4, 8, 6, 1.4, 4, 96, 11_624),
+        "x2": RegNetSize(4, 8, 10, 1.8, 8, 112, 20_168),
+        "x3": RegNetSize(6, 8, 7, 1.8, 8, 128, 32_344),
+        "x4": RegNetSize(7, 8, 8, 2.0, 8, 160, 53_608),
+        "x5": RegNetSize(7, 16, 10, 1.7, 8, 192, 85_704),
+        "x6": RegNetSize(6, 16, 20, 2.0, 8, 224, 148_008),
     },
 }
-"""Family to the key of a size to that size, smallest first but for the two editions of mini-clip."""
+"""Family to the key of a size to that size; smallest first, the two editions of mini-clip one after the other."""
