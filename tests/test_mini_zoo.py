@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from genbench.plugin.offers import BackboneRequest, DataRequest
 from genbench.zoo.loaded import LoadedBackbone
 from genbench.zoo.mini import BACKBONES, pretrain
 from genbench.zoo.mini.files import FOLDER
+from genbench.zoo.mini.muon import Muon, orthogonal
 from genbench.zoo.mini.tokens import Tokenizer
 
 CLIP = [f"mini-clip:{size}" for size in ("rn4", "rn6", "rn8", "rn12", "rn16")]
@@ -236,6 +238,27 @@ def test_a_letter_is_never_twice_in_a_batch_and_every_image_is_shown() -> None:
     assert sorted(shown) == list(range(30))
 
 
+def test_muon_moves_a_matrix_equally_in_all_directions() -> None:
+    left, right = (torch.linalg.qr(torch.randn(n, 6))[0] for n in (20, 6))
+    gradient = left @ torch.diag(torch.logspace(0, -1.5, 6)) @ right.T
+    for matrix, u, v in ((gradient, left, right), (gradient.T, right, left)):
+        moved = u.T @ orthogonal(matrix) @ v
+        assert 0.6 < moved.diagonal().min() <= moved.diagonal().max() < 1.3
+        assert (moved - moved.diagonal().diag()).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("start", pretrain.RECIPES)
+def test_every_parameter_has_one_optimizer(start: str) -> None:
+    tower = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4))
+    model = torch.nn.Sequential(tower, torch.nn.Linear(4, 5))
+    model.register_parameter("positional_embedding", torch.nn.Parameter(torch.zeros(5, 4)))
+    optimizers = [optimizer for optimizer, _ in pretrain._optimizers(model, pretrain.RECIPES[start])]
+    moved = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
+    assert sorted(map(id, moved)) == sorted(map(id, model.parameters()))
+    by_muon = [group["params"] for o in optimizers if isinstance(o, Muon) for group in o.param_groups]
+    assert by_muon in ([], [[tower[0].weight]])
+
+
 @pytest.mark.parametrize("name", [SHORT[0], VIT[0], EFFICIENTNET[0], REGNET[0]])
 def test_the_pretraining_script_learns_and_repeats_itself(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -247,9 +270,9 @@ def test_the_pretraining_script_learns_and_repeats_itself(
     pool = torch.stack(
         [torch.stack([torch.from_numpy(draw(c, "pretrain", i)) for i in range(6)]) for c in letters]
     )
-    family = BY_NAME[name].family
-    short = pretrain.PretrainingRecipe(1200, 12, 2e-3, 0.1, clip_norm=1.0, bfloat16=False)
-    monkeypatch.setitem(pretrain.RECIPES, family, short)
+    start = next(start for start in pretrain.RECIPES if name.startswith(start))
+    short = replace(pretrain.RECIPES[start], images=1200, batch=12)
+    monkeypatch.setitem(pretrain.RECIPES, start, short)
     contents = []
     for folder in (tmp_path / "one", tmp_path / "two"):
         folder.mkdir()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Muon"]
+__all__ = ["Muon", "orthogonal"]
 
 _STEPS = 5
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)

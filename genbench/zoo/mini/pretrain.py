@@ -73,7 +73,7 @@ class PretrainingRecipe:
 
 RECIPES = {
     "mini-clip:rn": PretrainingRecipe(130_000, 128, 2.5e-3, 0.1, clip_norm=1.0, bfloat16=True),
-    "mini-clip:short": PretrainingRecipe(70_000, 64, 4e-3, 0.0, clip_norm=1.0, bfloat16=False, muon=0.02),
+    "mini-clip:short": PretrainingRecipe(100_000, 64, 1e-3, 0.0, clip_norm=1.0, bfloat16=False, muon=0.02),
     "mini-clip-vit:": PretrainingRecipe(100_000, 64, 2e-3, 0.05, clip_norm=1.0, bfloat16=False),
     "mini-efficientnet:": PretrainingRecipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False),
     "mini-regnet:": PretrainingRecipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False, muon=0.02),
