@@ -25,7 +25,7 @@ _PATCH = 4
 """Pixels on each side of a token: 64 tokens an image. With 8, letters and their accents share tokens."""
 
 _LEAST_STEM = 4
-"""Fewest channels of the stem of a short CLIP: half of a narrow tower's width could not tell colours apart."""
+"""Fewest channels in the stem of a short CLIP: half of a narrow tower's width cannot tell colours apart."""
 
 _WIDTH = 0.15
 """Every width of EfficientNet-b0 is multiplied by this; b1 to b7 then scale as EfficientNet does."""
@@ -80,8 +80,8 @@ def _vit(size: ClipVitSize) -> CLIPVisionCfg:
 def _fit_to_32_pixels(tower: nn.Module, size: ClipSize) -> None:
     """The tower of a 64-pixel image without the pooling of its stem: 32 pixels become 16, 16, 8, 4 and 2.
 
-    CLIP's own strides would leave a single pixel for the attention pool. A short tower has no fourth stage, which
-    has most of the weights, pools 4 x 4 pixels, and does not see through fewer than 4 channels.
+    CLIP's own strides would leave a single pixel for the attention pool. A short tower has no fourth stage,
+    which has most of the weights, pools 4 x 4 pixels, and does not see through fewer than 4 channels.
     """
     tower.avgpool = nn.Identity()
     if len(size.blocks) == 3:
@@ -134,11 +134,11 @@ def build_classifier(name: str) -> nn.Module:
 
 
 def _regnet(size: RegNetSize) -> RegNet:
-    """A RegNetX in small, with the options of timm's later RegNets for its shortcuts and its last convolution.
+    """A RegNetX in small, with timm's options for averaging shortcuts and a last convolution.
 
-    Its stem keeps the size of the image, and its fourth stage that of the third: 32 pixels become 32, 16, 8, 4
-    and 4, where RegNet's own strides would leave a single one. Shortcuts average pixels instead of leaving three
-    of four out, and all blocks start alive: otherwise training starts from a function of 16 pixels.
+    Its stem keeps the size of the image, and its fourth stage that of the third: 32 pixels become 32, 16, 8,
+    4 and 4, where RegNet's own strides would leave a single one. Shortcuts average pixels instead of leaving
+    three of four out, and all blocks start alive: otherwise training starts from a function of 16 pixels.
     """
     network = RegNet(
         RegNetCfg(

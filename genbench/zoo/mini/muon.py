@@ -1,4 +1,4 @@
-"""Muon, an optimiser of matrices (K. Jordan et al. 2024): it leaves the long plateau of small networks early."""
+"""Muon, an optimiser of matrices (K. Jordan et al. 2024): small networks leave their first plateau sooner."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 class Muon(torch.optim.Optimizer):
     """W ← W − lr · sqrt(max(1, rows / columns)) · orth(G + momentum · average of gradients).
 
-    orth(USVᵀ) = UVᵀ up to the accuracy of Newton-Schulz: every direction of a matrix moves equally fast, and not only
-    those that the gradient favours. Kernels of convolutions are matrices of one row per output channel. torch's own
-    Muon takes matrices only.
+    orth(USVᵀ) = UVᵀ up to the accuracy of Newton-Schulz: every direction of a matrix moves equally fast, and
+    not only those that the gradient favours. Kernels of convolutions are matrices of one row per output
+    channel. torch's own Muon takes matrices only.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, momentum: float = 0.95) -> None:

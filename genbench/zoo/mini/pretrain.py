@@ -67,8 +67,8 @@ class PretrainingRecipe:
     """Whether forward passes run in bfloat16; depthwise convolutions gain nothing from it."""
     warm_up: float = 0.08
     muon: float | None = None
-    """Learning rate of the matrices inside the network, which Muon moves then; AdamW moves embeddings, heads and
-    vectors."""
+    """Learning rate of the matrices inside the network, which Muon moves then; AdamW moves tables, heads
+    and vectors."""
 
 
 RECIPES = {
@@ -163,9 +163,7 @@ def _batches(pool: Tensor, size: int, rng: np.random.Generator) -> Iterator[tupl
                 yield pool[which, torch.from_numpy(order[part, turn])], which
 
 
-def _optimizers(
-    model: nn.Module, recipe: PretrainingRecipe
-) -> list[tuple[torch.optim.Optimizer, float]]:
+def _optimizers(model: nn.Module, recipe: PretrainingRecipe) -> list[tuple[torch.optim.Optimizer, float]]:
     """With their learning rates."""
     matrices = {name: p for name, p in model.named_parameters() if p.ndim > 1}
     vectors = [p for p in model.parameters() if p.ndim <= 1]

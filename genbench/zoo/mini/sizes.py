@@ -32,8 +32,8 @@ class ClipSize:
     """One mini-clip: the arguments of open_clip's modified ResNet and of its text tower."""
 
     width: int
-    """Channels of the first residual stage; every further one has twice as many, and a block gives out 4 times
-    the channels of its stage."""
+    """Channels of the first residual stage; every further one has twice as many, and blocks give out 4 times
+    the channels of their stage."""
     feature_width: int
     """Width of the space that images and names share."""
     weight_count: int
@@ -135,4 +135,4 @@ SIZES: Mapping[str, Mapping[str, Size]] = {
         "x6": RegNetSize(6, 16, 20, 2.0, 8, 224, 148_008),
     },
 }
-"""Family to the key of a size to that size; smallest first, the two editions of mini-clip one after the other."""
+"""Family to the key of a size to that size; smallest first, the two editions of mini-clip in turn."""
