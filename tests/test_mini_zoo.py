@@ -30,7 +30,7 @@ from genbench.zoo.mini.tokens import Tokenizer
 
 CLIP = [f"mini-clip:{size}" for size in ("rn4", "rn6", "rn8", "rn12", "rn16")]
 SHORT = [f"mini-clip:short{width}" for width in (2, 3, 4, 5, 7, 9)]
-VIT = [f"mini-clip-vit:w{width}" for width in (16, 24, 32, 40, 48, 64)]
+VIT = [f"mini-clip-vit:w{width}" for width in (16, 24, 32, 40, 48, 56)]
 EFFICIENTNET = [f"mini-efficientnet:b{k}" for k in range(8)]
 REGNET = [f"mini-regnet:x{k}" for k in range(1, 7)]
 WITH_TEXT = CLIP + SHORT + VIT

@@ -113,8 +113,8 @@ SIZES: Mapping[str, Mapping[str, Size]] = {
         "w24": ClipVitSize(24, 2, 64, 18_816),
         "w32": ClipVitSize(32, 2, 64, 31_232),
         "w40": ClipVitSize(40, 2, 64, 46_720),
-        "w48": ClipVitSize(48, 3, 64, 93_552),
-        "w64": ClipVitSize(64, 3, 64, 161_600),
+        "w48": ClipVitSize(48, 2, 64, 65_280),
+        "w56": ClipVitSize(56, 3, 64, 125_272),
     },
     "mini-efficientnet": {
         "b0": EfficientNetSize(192, 7_749),
