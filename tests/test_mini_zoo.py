@@ -25,7 +25,9 @@ from genbench.plugin.offers import BackboneRequest, DataRequest
 from genbench.zoo.loaded import LoadedBackbone
 from genbench.zoo.mini import BACKBONES, pretrain
 from genbench.zoo.mini.files import FOLDER
+from genbench.zoo.mini.lessons import imitation
 from genbench.zoo.mini.muon import Muon, orthogonal
+from genbench.zoo.mini.sizes import SIZES
 from genbench.zoo.mini.tokens import Tokenizer
 
 CLIP = [f"mini-clip:{size}" for size in ("rn4", "rn6", "rn8", "rn12", "rn16")]
@@ -257,6 +259,24 @@ def test_every_parameter_has_one_optimizer(start: str) -> None:
     assert sorted(map(id, moved)) == sorted(map(id, model.parameters()))
     by_muon = [group["params"] for o in optimizers if isinstance(o, Muon) for group in o.param_groups]
     assert by_muon in ([], [[tower[0].weight]])
+
+
+@pytest.mark.parametrize("name", [SHORT[0], VIT[0], REGNET[0]])
+def test_a_teacher_is_looked_at_and_not_trained(name: str, loaded: dict[str, LoadedBackbone]) -> None:
+    teacher = loaded[REGNET[-1]].module
+    before = {key: value.clone() for key, value in teacher.state_dict().items()}
+    names = ["latin small letter a", "greek small letter omega"]
+    family, key = name.split(":")
+    torch.manual_seed(0)
+    lesson = imitation(name, SIZES[family][key], names, Tokenizer(["latin", "greek"]), teacher)
+    own = {id(parameter) for parameter in lesson.model.parameters()}
+    assert own.isdisjoint(id(parameter) for parameter in teacher.parameters())
+    lesson.model.train()
+    lesson.loss(torch.randn(2, 3, 32, 32), torch.tensor([0, 1])).backward()
+    assert all(torch.equal(before[key], value) for key, value in teacher.state_dict().items())
+    assert all(parameter.grad is None for parameter in teacher.parameters())
+    reached = [parameter for parameter in lesson.tower.parameters() if parameter.grad is not None]
+    assert len(reached) == len(list(lesson.tower.parameters()))
 
 
 @pytest.mark.parametrize("name", [SHORT[0], VIT[0], EFFICIENTNET[0], REGNET[0]])

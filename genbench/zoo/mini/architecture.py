@@ -8,7 +8,7 @@ import genbench._torchvision  # noqa: F401  before open_clip, which imports torc
 from efficientnet_pytorch import EfficientNet
 from efficientnet_pytorch.utils import BlockDecoder, GlobalParams, efficientnet_params
 from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
-from open_clip.modified_resnet import AttentionPool2d
+from open_clip.modified_resnet import AttentionPool2d, ModifiedResNet
 from timm.models.regnet import RegNet, RegNetCfg
 from torch import Tensor, nn
 
@@ -23,6 +23,9 @@ _TEXT_HEAD = 32
 _VIT_HEAD = 8
 _PATCH = 4
 """Pixels on each side of a token: 64 tokens an image. With 8, letters and their accents share tokens."""
+
+_POSITION = 0.5
+"""Spread of the table of positions at the start, about that of patches: a quieter one drowns in colours."""
 
 _LEAST_STEM = 4
 """Fewest channels in the stem of a short CLIP: half of a narrow tower's width cannot tell colours apart."""
@@ -56,6 +59,8 @@ def build_clip(size: ClipSize | ClipVitSize, vocabulary_size: int) -> CLIP:
     )
     if isinstance(size, ClipSize):
         _fit_to_32_pixels(model.visual, size)
+    else:
+        nn.init.normal_(model.visual.positional_embedding, std=_POSITION)
     return model
 
 
@@ -77,7 +82,7 @@ def _vit(size: ClipVitSize) -> CLIPVisionCfg:
     )
 
 
-def _fit_to_32_pixels(tower: nn.Module, size: ClipSize) -> None:
+def _fit_to_32_pixels(tower: ModifiedResNet, size: ClipSize) -> None:
     """The tower of a 64-pixel image without the pooling of its stem: 32 pixels become 16, 16, 8, 4 and 2.
 
     CLIP's own strides would leave a single pixel for the attention pool. A short tower has no fourth stage,

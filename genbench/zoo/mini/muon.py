@@ -48,7 +48,7 @@ def orthogonal(matrix: Tensor) -> Tensor:
     if matrix.shape[0] > matrix.shape[1]:
         return orthogonal(matrix.T).T
     a, b, c = _COEFFICIENTS
-    x = matrix / (matrix.norm() + 1e-7)
+    x: Tensor = matrix / (matrix.norm() + 1e-7)
     for _ in range(_STEPS):
         square = x @ x.T
         x = a * x + (b * square + c * square @ square) @ x

@@ -17,7 +17,7 @@ import math
 import re
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,19 +25,18 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from open_clip.loss import ClipLoss
 from safetensors.torch import save
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from genbench.data.glyphs.letters import letter_name, pretraining_letters
 from genbench.data.glyphs.render import draw
+from genbench.plugin.offers import BackboneRequest
 from genbench.zoo.mini import BACKBONES
-from genbench.zoo.mini.architecture import build_classifier, build_clip
 from genbench.zoo.mini.files import FOLDER
-from genbench.zoo.mini.load import preprocess
+from genbench.zoo.mini.lessons import Lesson, classification, contrast, imitation
+from genbench.zoo.mini.load import load, preprocess
 from genbench.zoo.mini.muon import Muon
-from genbench.zoo.mini.sizes import SIZES, ClipSize, ClipVitSize
+from genbench.zoo.mini.sizes import SIZES, ClipSize, ClipVitSize, Size
 from genbench.zoo.mini.tokens import Tokenizer
 
 __all__ = ["PretrainingRecipe", "pretrain"]
@@ -46,9 +45,6 @@ IMAGES_PER_LETTER = 200
 
 _OUTSIDE = re.compile("embedding|^1\\.")
 """Names of matrices that are tables, and of the classification head of a tower and its head."""
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""Preprocessed images and the indices of their letters -> a scalar."""
 
 
 @dataclass(frozen=True)
@@ -69,46 +65,46 @@ class PretrainingRecipe:
     muon: float | None = None
     """Learning rate of the matrices inside the network, which Muon moves then; AdamW moves tables, heads
     and vectors."""
+    teacher: str | None = None
+    """A backbone that was trained before, whose view of the images is imitated."""
 
+
+_GUIDED = PretrainingRecipe(
+    64_000, 64, 2e-3, 0.0, clip_norm=1.0, bfloat16=False, muon=0.02, teacher="mini-regnet:x6"
+)
 
 RECIPES = {
     "mini-clip:rn": PretrainingRecipe(130_000, 128, 2.5e-3, 0.1, clip_norm=1.0, bfloat16=True),
-    "mini-clip:short": PretrainingRecipe(100_000, 64, 1e-3, 0.0, clip_norm=1.0, bfloat16=False, muon=0.02),
-    "mini-clip-vit:": PretrainingRecipe(100_000, 64, 2e-3, 0.05, clip_norm=1.0, bfloat16=False),
+    "mini-clip:short": _GUIDED,
+    "mini-clip-vit:": _GUIDED,
     "mini-efficientnet:": PretrainingRecipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False),
-    "mini-regnet:": PretrainingRecipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False, muon=0.02),
+    "mini-regnet:x6": PretrainingRecipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False, muon=0.02),
+    "mini-regnet:": _GUIDED,
 }
-"""How the names begin of those that a recipe is for."""
+"""How the names begin of those that a recipe is for; the first that fits."""
 
 
 def pretrain(name: str, letters: tuple[int, ...], pool: Tensor, folder: Path) -> None:
     """Train one backbone and write its weights and card."""
     family, key = name.split(":")
     size = SIZES[family][key]
-    recipe = next(recipe for start, recipe in RECIPES.items() if name.startswith(start))
+    recipe = _recipe(name)
     seed = zlib.crc32(name.encode())
     torch.manual_seed(seed)
     names = [letter_name(code) for code in letters]
-    words = sorted({word for letter in names for word in letter.split()})
-    if isinstance(size, ClipSize | ClipVitSize):
-        model, tower, loss = _clip(size, names, words)
-        saved = model
-    else:
-        model, tower, loss = _classifier(name, size.feature_width, len(letters))
-        saved = tower  # the classification head has done its work
-        words = []
+    lesson = _lesson(name, size, names, recipe.teacher, folder)
     start = time.process_time()
-    log = _train(name, model, loss, recipe, _batches(pool, recipe.batch, np.random.default_rng(seed)))
+    log = _train(name, lesson, recipe, _batches(pool, recipe.batch, np.random.default_rng(seed)))
     content = save(
         {
             key: value.half().contiguous() if value.is_floating_point() else value
-            for key, value in saved.state_dict().items()
+            for key, value in lesson.saved.state_dict().items()
         }
     )
     card: dict[str, Any] = {
         "name": name,
         "sha256": hashlib.sha256(content).hexdigest(),
-        "weight_count": sum(parameter.numel() for parameter in tower.parameters()),
+        "weight_count": sum(parameter.numel() for parameter in lesson.tower.parameters()),
         "feature_width": size.feature_width,
         "minutes": round((time.process_time() - start) / 60, 2),
         "seed": seed,
@@ -116,7 +112,7 @@ def pretrain(name: str, letters: tuple[int, ...], pool: Tensor, folder: Path) ->
         "letters": len(letters),
         "images_per_letter": IMAGES_PER_LETTER,
         "torch": torch.__version__,
-        "words": words,
+        "words": lesson.words,
         "log": log,
     }
     stem = name.replace(":", "-")
@@ -124,32 +120,17 @@ def pretrain(name: str, letters: tuple[int, ...], pool: Tensor, folder: Path) ->
     (folder / f"{stem}.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
 
 
-def _clip(
-    size: ClipSize | ClipVitSize, names: list[str], words: list[str]
-) -> tuple[nn.Module, nn.Module, Loss]:
-    tokenizer = Tokenizer(words)
-    model = build_clip(size, tokenizer.vocabulary_size)
-    tokens = tokenizer(names)
-    contrast = ClipLoss()
-
-    def loss(images: Tensor, letters: Tensor) -> Tensor:
-        image = model.encode_image(images, normalize=True).float()
-        text = model.encode_text(tokens[letters], normalize=True).float()
-        # CLIP's own limit on the temperature.
-        value: Tensor = contrast(image, text, model.logit_scale.clamp(max=math.log(100)).exp())
-        return value
-
-    return model, model.visual, loss
+def _recipe(name: str) -> PretrainingRecipe:
+    return next(recipe for start, recipe in RECIPES.items() if name.startswith(start))
 
 
-def _classifier(name: str, feature_width: int, classes: int) -> tuple[nn.Module, nn.Module, Loss]:
-    tower = build_classifier(name)
-    head = nn.Linear(feature_width, classes)
-
-    def loss(images: Tensor, letters: Tensor) -> Tensor:
-        return F.cross_entropy(head(tower(images)).float(), letters, label_smoothing=0.1)
-
-    return nn.Sequential(tower, head), tower, loss
+def _lesson(name: str, size: Size, names: list[str], teacher: str | None, folder: Path) -> Lesson:
+    tokenizer = Tokenizer(sorted({word for letter in names for word in letter.split()}))
+    if teacher is not None:
+        return imitation(name, size, names, tokenizer, load(teacher, BackboneRequest(weights=folder)).module)
+    if isinstance(size, ClipSize | ClipVitSize):
+        return contrast(size, names, tokenizer)
+    return classification(name, size, len(names))
 
 
 def _batches(pool: Tensor, size: int, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor]]:
@@ -182,11 +163,11 @@ def _optimizers(model: nn.Module, recipe: PretrainingRecipe) -> list[tuple[torch
 
 def _train(
     name: str,
-    model: nn.Module,
-    loss: Loss,
+    lesson: Lesson,
     recipe: PretrainingRecipe,
     batches: Iterator[tuple[Tensor, Tensor]],
 ) -> list[dict[str, float]]:
+    model = lesson.model
     model.train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizers = _optimizers(model, recipe)
     steps = recipe.images // recipe.batch
@@ -199,7 +180,7 @@ def _train(
                 group["lr"] = learning_rate * rate
         inputs = preprocess(images).contiguous(memory_format=torch.channels_last)
         with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
-            value = loss(inputs, letters)
+            value = lesson.loss(inputs, letters)
         model.zero_grad()
         value.backward()
         nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
@@ -253,7 +234,7 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     wanted = [
         name
-        for name in arguments.names or known
+        for name in sorted(arguments.names or known, key=lambda name: _recipe(name).teacher is not None)
         if not (arguments.out / f"{name.replace(':', '-')}.json").exists()
     ]
     if not wanted:
