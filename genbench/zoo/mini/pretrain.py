@@ -2,7 +2,8 @@
 
 Every backbone sees letters of no suite only. Those whose files are already there are skipped, so the same
 command goes on where it was stopped. Everything is seeded by the backbone's name; on another processor
-rounding differs and the weights with it, but not what they can do.
+rounding differs and the weights with it, but not what they can do. So it does with the number of threads: the
+second edition (mini-clip:short, mini-clip-vit, mini-regnet) was trained with `--threads 1`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ __all__ = ["PretrainingRecipe", "pretrain"]
 IMAGES_PER_LETTER = 200
 
 _OUTSIDE = re.compile("embedding|^1\\.")
-"""Names of matrices that are tables, and of the classification head of a tower and its head."""
+"""Names of matrices that are tables, and of heads: the second part of a lesson's model."""
 
 
 @dataclass(frozen=True)
