@@ -1,4 +1,4 @@
-"""The embedded families: mini-clip and mini-efficientnet, pretrained on glyphs that are in no suite.
+"""The embedded families, pretrained on glyphs that are in no suite.
 
 `python -m genbench.zoo.mini.pretrain` trains them again.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from genbench.plugin.offers import Backbone, BackboneRequest
 from genbench.zoo.mini.files import available
-from genbench.zoo.mini.sizes import CLIP_SIZES, EFFICIENTNET_SIZES, IMAGE_SIZE, ClipSize, EfficientNetSize
+from genbench.zoo.mini.sizes import IMAGE_SIZE, SIZES, ClipSize, ClipVitSize, RegNetSize, Size
 
 if TYPE_CHECKING:
     from genbench.zoo.loaded import LoadedBackbone
@@ -24,12 +24,25 @@ def _load(name: str, request: BackboneRequest) -> LoadedBackbone:
     return load(name, request)
 
 
-def _record(family: str, key: str, size: ClipSize | EfficientNetSize, summary: str) -> Backbone:
+def _summary(key: str, size: Size) -> str:
+    match size:
+        case ClipSize():
+            stages = "" if len(size.blocks) == 4 else f" and {len(size.blocks)} stages"
+            return f"CLIP in small, modified ResNet of width {size.width}{stages}"
+        case ClipVitSize():
+            return f"CLIP in small, vision transformer of width {size.width} and {size.layers} layers"
+        case RegNetSize():
+            return f"RegNetX in small, {size.depth} blocks up to {size.feature_width} channels"
+        case _:
+            return f"EfficientNet-{key} in small"
+
+
+def _record(family: str, key: str, size: Size) -> Backbone:
     name = f"{family}:{key}"
     return Backbone(
         name=name,
         family=family,
-        summary=summary,
+        summary=_summary(key, size),
         weight_count=size.weight_count,
         feature_width=size.feature_width,
         image_size=IMAGE_SIZE,
@@ -40,13 +53,6 @@ def _record(family: str, key: str, size: ClipSize | EfficientNetSize, summary: s
 
 
 BACKBONES: list[Backbone] = [
-    *(
-        _record("mini-clip", key, clip, f"CLIP in small, modified ResNet of width {clip.width}")
-        for key, clip in CLIP_SIZES.items()
-    ),
-    *(
-        _record("mini-efficientnet", key, net, f"EfficientNet-{key} in small")
-        for key, net in EFFICIENTNET_SIZES.items()
-    ),
+    _record(family, key, size) for family, sizes in SIZES.items() for key, size in sizes.items()
 ]
-"""All 13, smallest first in each family."""
+"""All of them, in the order of `SIZES`."""

@@ -1,4 +1,4 @@
-"""The networks, put together from open_clip's and efficientnet_pytorch's own classes."""
+"""Networks up to their pooled features, put together from efficientnet_pytorch's and timm's own classes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from efficientnet_pytorch import EfficientNet
 from efficientnet_pytorch.utils import BlockDecoder, GlobalParams, efficientnet_params
 from torch import Tensor, nn
 
-from genbench.zoo.mini.sizes import IMAGE_SIZE, ClipSize
-from genbench.zoo.mini.tokens import CONTEXT
+from genbench.zoo.mini.sizes import IMAGE_SIZE, SIZES, RegNetSize
 
 if TYPE_CHECKING:
-    from open_clip.model import CLIP
+    from timm.models.regnet import RegNet
 
-__all__ = ["MiniEfficientNet", "build_clip"]
-
-_ATTENTION_HEAD = 32
+__all__ = ["MiniEfficientNet", "build_classifier"]
 
 _WIDTH = 0.15
 """Every width of EfficientNet-b0 is multiplied by this; b1 to b7 then scale as EfficientNet does."""
@@ -30,35 +27,6 @@ _BLOCKS = [
     "r1_k3_s22_e4_i40_o80_se0.25",
     "r1_k3_s11_e4_i80_o112_se0.25",
 ]
-
-
-def build_clip(size: ClipSize, vocabulary_size: int) -> CLIP:
-    """A CLIP with a modified ResNet, randomly initialised.
-
-    The tower of a 64-pixel image without the pooling of its stem: 32 pixels become 16, 16, 8, 4 and 2, where
-    CLIP's own strides would leave a single pixel for the attention pool.
-    """
-    # Here: it imports torchvision and takes two seconds, which an EfficientNet need not wait for.
-    import genbench._torchvision  # noqa: F401  before open_clip
-
-    # isort: split
-    from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
-
-    model = CLIP(
-        embed_dim=size.feature_width,
-        vision_cfg=CLIPVisionCfg(
-            layers=size.blocks, width=size.width, head_width=_ATTENTION_HEAD, image_size=2 * IMAGE_SIZE
-        ),
-        text_cfg=CLIPTextCfg(
-            context_length=CONTEXT,
-            vocab_size=vocabulary_size,
-            width=size.text_width,
-            heads=size.text_width // _ATTENTION_HEAD,
-            layers=size.text_layers,
-        ),
-    )
-    model.visual.avgpool = nn.Identity()
-    return model
 
 
 class MiniEfficientNet(nn.Module):
@@ -87,3 +55,42 @@ class MiniEfficientNet(nn.Module):
         """(n, 3, side, side) -> (n, feature_width)."""
         features: Tensor = self.network(images)
         return features.flatten(start_dim=1)
+
+
+def build_classifier(name: str) -> nn.Module:
+    """The mini-efficientnet or mini-regnet of that name, up to its pooled features; randomly initialised."""
+    family, key = name.split(":")
+    size = SIZES[family][key]
+    return _regnet(size) if isinstance(size, RegNetSize) else MiniEfficientNet(key)
+
+
+def _regnet(size: RegNetSize) -> RegNet:
+    """A RegNetX in small, with timm's options for averaging shortcuts and a last convolution.
+
+    Its stem keeps the size of the image, and its fourth stage that of the third: 32 pixels become 32, 16, 8,
+    4 and 4, where RegNet's own strides would leave a single one. Shortcuts average pixels instead of leaving
+    three of four out, and all blocks start alive: otherwise training starts from a function of 16 pixels.
+    """
+    # Here: it imports torchvision and takes two seconds, which an EfficientNet need not wait for.
+    import genbench._torchvision  # noqa: F401  before timm
+
+    # isort: split
+    from timm.models.regnet import RegNet, RegNetCfg
+
+    network = RegNet(
+        RegNetCfg(
+            depth=size.depth,
+            w0=size.w0,
+            wa=size.wa,
+            wm=size.wm,
+            group_size=size.group_size,
+            stem_width=8,
+            downsample="avg",
+            num_features=size.feature_width,
+        ),
+        num_classes=0,
+        output_stride=16,
+        zero_init_last=False,
+    )
+    network.stem.conv.stride = (1, 1)
+    return network

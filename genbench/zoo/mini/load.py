@@ -16,9 +16,9 @@ from torch.nn import functional as F
 from genbench.errors import UserError
 from genbench.plugin.offers import BackboneRequest
 from genbench.zoo.loaded import LoadedBackbone
-from genbench.zoo.mini.architecture import MiniEfficientNet, build_clip
+from genbench.zoo.mini.architecture import build_classifier
 from genbench.zoo.mini.files import REBUILD, find_files
-from genbench.zoo.mini.sizes import CLIP_SIZES, IMAGE_SIZE
+from genbench.zoo.mini.sizes import IMAGE_SIZE, SIZES, ClipSize, ClipVitSize
 from genbench.zoo.mini.tokens import Tokenizer
 
 __all__ = ["load", "preprocess"]
@@ -32,15 +32,16 @@ def load(name: str, request: BackboneRequest) -> LoadedBackbone:
     card = _read_card(card_file)
     content = _verified(weights, card["sha256"], card_file)
     state = {key: value.float() if value.is_floating_point() else value for key, value in content.items()}
-    family, size = name.split(":")
+    family, key = name.split(":")
+    size = SIZES[family][key]
     tower: nn.Module
     encode_text: TextEncoder | None = None
     # The initialisation is overwritten; its draws stay out of sight.
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        if family == "mini-clip":
+        if isinstance(size, ClipSize | ClipVitSize):
             tower, encode_text = _clip(size, card["words"], state)
         else:
-            tower = MiniEfficientNet(size)
+            tower = build_classifier(name)
             tower.load_state_dict(state)
     return LoadedBackbone(
         name=name,
@@ -54,9 +55,13 @@ def load(name: str, request: BackboneRequest) -> LoadedBackbone:
     )
 
 
-def _clip(size: str, words: Sequence[str], state: dict[str, Tensor]) -> tuple[nn.Module, TextEncoder]:
+def _clip(
+    size: ClipSize | ClipVitSize, words: Sequence[str], state: dict[str, Tensor]
+) -> tuple[nn.Module, TextEncoder]:
+    from genbench.zoo.mini.clip import build_clip
+
     tokenizer = Tokenizer(words)
-    model = build_clip(CLIP_SIZES[size], tokenizer.vocabulary_size)
+    model = build_clip(size, tokenizer.vocabulary_size)
     model.load_state_dict(state)
     model.eval()
 

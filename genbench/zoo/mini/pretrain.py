@@ -2,7 +2,8 @@
 
 Every backbone sees letters of no suite only. Those whose files are already there are skipped, so the same
 command goes on where it was stopped. Everything is seeded by the backbone's name; on another processor
-rounding differs and the weights with it, but not what they can do.
+rounding differs and the weights with it, but not what they can do. So it does with the number of threads: the
+second edition (mini-clip:short, mini-clip-vit, mini-regnet) was trained with `--threads 1`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import argparse
 import hashlib
 import json
 import math
+import re
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,31 +26,31 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from open_clip.loss import ClipLoss
 from safetensors.torch import save
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from genbench.data.glyphs.letters import letter_name, pretraining_letters
 from genbench.data.glyphs.render import draw
+from genbench.plugin.offers import BackboneRequest
 from genbench.zoo.mini import BACKBONES
-from genbench.zoo.mini.architecture import MiniEfficientNet, build_clip
 from genbench.zoo.mini.files import FOLDER
-from genbench.zoo.mini.load import preprocess
-from genbench.zoo.mini.sizes import CLIP_SIZES, EFFICIENTNET_SIZES
+from genbench.zoo.mini.lessons import Lesson, classification, contrast, imitation
+from genbench.zoo.mini.load import load, preprocess
+from genbench.zoo.mini.muon import Muon
+from genbench.zoo.mini.sizes import SIZES, ClipSize, ClipVitSize, Size
 from genbench.zoo.mini.tokens import Tokenizer
 
 __all__ = ["PretrainingRecipe", "pretrain"]
 
 IMAGES_PER_LETTER = 200
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""Preprocessed images and the indices of their letters -> a scalar."""
+_OUTSIDE = re.compile("embedding|^1\\.")
+"""Names of matrices that are tables, and of heads: the second part of a lesson's model."""
 
 
 @dataclass(frozen=True)
 class PretrainingRecipe:
-    """How a family is trained: AdamW, a linear warm-up, then a cosine down to nothing."""
+    """How backbones are trained: AdamW, a linear warm-up, then a cosine down to nothing."""
 
     images: int
     """Images shown in all."""
@@ -61,48 +63,57 @@ class PretrainingRecipe:
     bfloat16: bool
     """Whether forward passes run in bfloat16; depthwise convolutions gain nothing from it."""
     warm_up: float = 0.08
+    muon: float | None = None
+    """Learning rate of the matrices inside the network, which Muon moves then; AdamW moves tables, heads
+    and vectors."""
+    teacher: str | None = None
+    """A backbone that was trained before, whose view of the images is imitated."""
 
+
+_GUIDED = PretrainingRecipe(
+    64_000, 64, 2e-3, 0.0, clip_norm=1.0, bfloat16=False, muon=0.02, teacher="mini-regnet:x6"
+)
 
 RECIPES = {
-    "mini-clip": PretrainingRecipe(130_000, 128, 2.5e-3, 0.1, clip_norm=1.0, bfloat16=True),
-    "mini-efficientnet": PretrainingRecipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False),
+    "mini-clip:rn": PretrainingRecipe(130_000, 128, 2.5e-3, 0.1, clip_norm=1.0, bfloat16=True),
+    "mini-clip:short": _GUIDED,
+    "mini-clip-vit:": _GUIDED,
+    "mini-efficientnet:": PretrainingRecipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False),
+    "mini-regnet:x6": PretrainingRecipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False, muon=0.02),
+    "mini-regnet:": _GUIDED,
 }
+"""How the names begin of those that a recipe is for; the first that fits."""
 
 
 def pretrain(name: str, letters: tuple[int, ...], pool: Tensor, folder: Path) -> None:
     """Train one backbone and write its weights and card."""
-    family, size = name.split(":")
-    recipe = RECIPES[family]
+    family, key = name.split(":")
+    size = SIZES[family][key]
+    recipe = _recipe(name)
     seed = zlib.crc32(name.encode())
     torch.manual_seed(seed)
     names = [letter_name(code) for code in letters]
-    words = sorted({word for letter in names for word in letter.split()})
-    if family == "mini-clip":
-        model, tower, loss = _clip(size, names, words)
-        saved = model
-    else:
-        model, tower, loss = _classifier(size, len(letters))
-        saved = tower  # the classification head has done its work
-    start = time.perf_counter()
-    log = _train(name, model, loss, recipe, _batches(pool, recipe.batch, np.random.default_rng(seed)))
+    lesson = _lesson(name, size, names, recipe.teacher, folder)
+    start = time.process_time()
+    log = _train(name, lesson, recipe, _batches(pool, recipe.batch, np.random.default_rng(seed)))
     content = save(
         {
             key: value.half().contiguous() if value.is_floating_point() else value
-            for key, value in saved.state_dict().items()
+            for key, value in lesson.saved.state_dict().items()
         }
     )
     card: dict[str, Any] = {
         "name": name,
         "sha256": hashlib.sha256(content).hexdigest(),
-        "weight_count": sum(parameter.numel() for parameter in tower.parameters()),
-        "feature_width": (CLIP_SIZES | EFFICIENTNET_SIZES)[size].feature_width,
-        "minutes": round((time.perf_counter() - start) / 60, 2),
+        "weight_count": sum(parameter.numel() for parameter in lesson.tower.parameters()),
+        "feature_width": size.feature_width,
+        "minutes": round((time.process_time() - start) / 60, 2),
         "seed": seed,
         "recipe": asdict(recipe),
         "letters": len(letters),
         "images_per_letter": IMAGES_PER_LETTER,
         "torch": torch.__version__,
-        "words": words if family == "mini-clip" else [],
+        "words": lesson.words,
         "log": log,
     }
     stem = name.replace(":", "-")
@@ -110,30 +121,17 @@ def pretrain(name: str, letters: tuple[int, ...], pool: Tensor, folder: Path) ->
     (folder / f"{stem}.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
 
 
-def _clip(size: str, names: list[str], words: list[str]) -> tuple[nn.Module, nn.Module, Loss]:
-    tokenizer = Tokenizer(words)
-    model = build_clip(CLIP_SIZES[size], tokenizer.vocabulary_size)
-    tokens = tokenizer(names)
-    contrast = ClipLoss()
-
-    def loss(images: Tensor, letters: Tensor) -> Tensor:
-        image = model.encode_image(images, normalize=True).float()
-        text = model.encode_text(tokens[letters], normalize=True).float()
-        # CLIP's own limit on the temperature.
-        value: Tensor = contrast(image, text, model.logit_scale.clamp(max=math.log(100)).exp())
-        return value
-
-    return model, model.visual, loss
+def _recipe(name: str) -> PretrainingRecipe:
+    return next(recipe for start, recipe in RECIPES.items() if name.startswith(start))
 
 
-def _classifier(size: str, classes: int) -> tuple[nn.Module, nn.Module, Loss]:
-    tower = MiniEfficientNet(size)
-    head = nn.Linear(EFFICIENTNET_SIZES[size].feature_width, classes)
-
-    def loss(images: Tensor, letters: Tensor) -> Tensor:
-        return F.cross_entropy(head(tower(images)).float(), letters, label_smoothing=0.1)
-
-    return nn.Sequential(tower, head), tower, loss
+def _lesson(name: str, size: Size, names: list[str], teacher: str | None, folder: Path) -> Lesson:
+    tokenizer = Tokenizer(sorted({word for letter in names for word in letter.split()}))
+    if teacher is not None:
+        return imitation(name, size, names, tokenizer, load(teacher, BackboneRequest(weights=folder)).module)
+    if isinstance(size, ClipSize | ClipVitSize):
+        return contrast(size, names, tokenizer)
+    return classification(name, size, len(names))
 
 
 def _batches(pool: Tensor, size: int, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor]]:
@@ -147,39 +145,52 @@ def _batches(pool: Tensor, size: int, rng: np.random.Generator) -> Iterator[tupl
                 yield pool[which, torch.from_numpy(order[part, turn])], which
 
 
-def _train(
-    name: str,
-    model: nn.Module,
-    loss: Loss,
-    recipe: PretrainingRecipe,
-    batches: Iterator[tuple[Tensor, Tensor]],
-) -> list[dict[str, float]]:
-    model.train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    matrices = [p for p in model.parameters() if p.ndim > 1]
+def _optimizers(model: nn.Module, recipe: PretrainingRecipe) -> list[tuple[torch.optim.Optimizer, float]]:
+    """With their learning rates."""
+    matrices = {name: p for name, p in model.named_parameters() if p.ndim > 1}
     vectors = [p for p in model.parameters() if p.ndim <= 1]
-    optimizer = torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
+    inside = [] if recipe.muon is None else [name for name in matrices if not _OUTSIDE.search(name)]
+    rest = [p for name, p in matrices.items() if name not in inside]
+    adam = torch.optim.AdamW(
+        [{"params": rest, "weight_decay": recipe.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
         lr=recipe.learning_rate,
         betas=(0.9, 0.98),
     )
+    if recipe.muon is None:
+        return [(adam, recipe.learning_rate)]
+    muon = Muon((matrices[name] for name in inside), lr=recipe.muon)
+    return [(adam, recipe.learning_rate), (muon, recipe.muon)]
+
+
+def _train(
+    name: str,
+    lesson: Lesson,
+    recipe: PretrainingRecipe,
+    batches: Iterator[tuple[Tensor, Tensor]],
+) -> list[dict[str, float]]:
+    model = lesson.model
+    model.train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizers = _optimizers(model, recipe)
     steps = recipe.images // recipe.batch
-    start, shown, recent = time.perf_counter(), 0, list[float]()
+    start, shown, recent = time.process_time(), 0, list[float]()
     log = []
     for step, (images, letters) in zip(range(1, steps + 1), batches, strict=False):
         rate = min(1.0, step / (recipe.warm_up * steps)) * (1 + math.cos(math.pi * step / steps)) / 2
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * rate
+        for optimizer, learning_rate in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate * rate
         inputs = preprocess(images).contiguous(memory_format=torch.channels_last)
         with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
-            value = loss(inputs, letters)
-        optimizer.zero_grad()
+            value = lesson.loss(inputs, letters)
+        model.zero_grad()
         value.backward()
         nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
-        optimizer.step()
+        for optimizer, _ in optimizers:
+            optimizer.step()
         shown += len(letters)
         recent.append(value.item())
         if step % max(1, steps // 20) == 0:
-            seconds = round(time.perf_counter() - start, 1)
+            seconds = round(time.process_time() - start, 1)
             entry = {"step": step, "images": shown, "loss": round(sum(recent) / len(recent), 4)}
             log.append({**entry, "seconds": seconds})
             print(f"{name}: step {step} of {steps}, loss {entry['loss']:.3f}, {seconds:.0f} s", flush=True)
@@ -197,6 +208,15 @@ def _render(letters: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(np.stack(pool))
 
 
+def _kept(file: Path, letters: tuple[int, ...]) -> Tensor:
+    """The pool from a file, which is written first if it is not there."""
+    if not file.exists():
+        np.save(file, _render(letters).numpy())
+    pool = torch.from_numpy(np.load(file))
+    assert pool.shape[:2] == (len(letters), IMAGES_PER_LETTER), f"{file} holds another pool of images"
+    return pool
+
+
 def main() -> None:
     """Train every backbone that has no files yet."""
     known = [backbone.name for backbone in BACKBONES]
@@ -205,6 +225,7 @@ def main() -> None:
         "names", nargs="*", metavar="NAME", help=f"which ones (default: all): {', '.join(known)}"
     )
     parser.add_argument("--out", type=Path, default=FOLDER, help="where to write (default: %(default)s)")
+    parser.add_argument("--pool", type=Path, help="keep the images that are drawn in this .npy file")
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.names) - set(known))
@@ -214,14 +235,14 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     wanted = [
         name
-        for name in arguments.names or known
+        for name in sorted(arguments.names or known, key=lambda name: _recipe(name).teacher is not None)
         if not (arguments.out / f"{name.replace(':', '-')}.json").exists()
     ]
     if not wanted:
         print("nothing to do: every backbone asked for is there")
         return
     letters = pretraining_letters()
-    pool = _render(letters)
+    pool = _render(letters) if arguments.pool is None else _kept(arguments.pool, letters)
     for name in wanted:
         pretrain(name, letters, pool, arguments.out)
 

@@ -23,6 +23,7 @@ class Tokenizer:
     """
 
     def __init__(self, words: Sequence[str]) -> None:
+        self.words = tuple(words)
         self._ids = {word: _FIRST_WORD + i for i, word in enumerate(words)}
         self._end = _FIRST_WORD + len(words)
         self.vocabulary_size = self._end + 1
