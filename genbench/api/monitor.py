@@ -152,7 +152,7 @@ class Monitor:
             default the module itself, which is copied.
         """
         try:
-            from lightning.pytorch import Callback  # type: ignore[import-not-found]
+            from lightning.pytorch import Callback
         except ImportError:
             raise UserError("the callback needs Lightning; run `pip install 'genbench[lightning]'`") from None
         monitor = self

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["complete_measures", "complete_suites"]
 
 
 def complete_measures(ctx: click.Context, param: click.Parameter, text: str) -> list[CompletionItem]:
     """Names with their summaries; a path is left to the shell."""
+    from click.shell_completion import CompletionItem
+
     from genbench.plugin.registry import load_registry
 
     if "/" in text or text.startswith("."):
@@ -22,6 +28,8 @@ def complete_measures(ctx: click.Context, param: click.Parameter, text: str) -> 
 
 def complete_suites(ctx: click.Context, param: click.Parameter, text: str) -> list[CompletionItem]:
     """Names of suites; a path is left to the shell."""
+    from click.shell_completion import CompletionItem
+
     from genbench.plugin.registry import load_registry
 
     if "/" in text or text.startswith("."):

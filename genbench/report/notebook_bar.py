@@ -28,7 +28,7 @@ class NotebookBar:
     """A bar with a title above it and what is in work beside it."""
 
     def __init__(self, title: str) -> None:
-        from IPython.display import display  # type: ignore[import-not-found]
+        from IPython.display import display
 
         self._title = title
         self._shown = 0.0
