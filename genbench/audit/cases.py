@@ -36,7 +36,7 @@ def equal_error(rows: Sequence[Row], reference: float | None = None) -> list[Row
         return []
     middle = float(np.median([row.error for row in rows])) if reference is None else reference
     margin = error_margin(middle, rows[0].truth.test_size)
-    # One image of rounding: errors are shares of counts.
+    # A slack for rounding: errors are shares of counts.
     return [row for row in rows if abs(row.error - middle) <= margin + 1e-9]
 
 
