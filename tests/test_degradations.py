@@ -25,7 +25,7 @@ from genbench.data.glyphs import DATASET
 from genbench.data.images import TensorImages
 from genbench.errors import ContractError, UserError
 from genbench.plugin.offers import DataRequest, DegradationTask, Dial
-from genbench.plugin.registry import Registry, Source, _register, load_registry
+from genbench.plugin.registry import Registry, Source, _register_own, load_registry
 from genbench.testbed.degradations import DEFAULT, autoencoder, fgsm, narrowing_autoencoder, networks
 from genbench.testbed.degradations.calibrate import Calibrated, calibrate, degrade
 from genbench.testbed.ssim import ssim
@@ -354,7 +354,7 @@ def test_degradation_of_a_third_party(tmp_path: Path) -> None:
     path = tmp_path / "fading.py"
     path.write_text(PLUGIN)
     registry = Registry()
-    _register(registry, Source("file", str(path), module=str(path)))
+    _register_own(registry, Source("file", str(path), module=str(path)))
     assert registry.plugins[0].problems == []
     task, heldout = images_of("glyphs")
     dials = registry.get("degradations", "fade").item.fit(task)
