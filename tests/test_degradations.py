@@ -350,11 +350,11 @@ def genbench_degradations():
 """
 
 
-def test_degradation_of_a_third_party(tmp_path: Path) -> None:
-    path = tmp_path / "fading.py"
-    path.write_text(PLUGIN)
+def test_degradation_of_a_third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fading.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
     registry = Registry()
-    _register_own(registry, Source("file", str(path), module=str(path)))
+    _register_own(registry, Source("package", "fading", "genbench-fading", "1", module="fading"))
     assert registry.plugins[0].problems == []
     task, heldout = images_of("glyphs")
     dials = registry.get("degradations", "fade").item.fit(task)
