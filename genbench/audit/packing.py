@@ -30,12 +30,16 @@ def write_audit_pack(
             )
             for number, one in enumerate(plan.stacks)
         }
-        before = [one.trained.files[_WEIGHTS[0]].file for one in stacks.values()]
+        # Rows that are alike, as a best checkpoint by two rules, are stored once, and files have one header.
+        initial, final = ([one.trained.files[w].file for one in stacks.values()] for w in _WEIGHTS[:2])
         draft.parts.update(
             {
                 "data_hash": _data_hash(plan, store),
                 "stacks": stacks,
-                "shared": share_rows(draft.folder, before, "initial"),
+                "shared": {
+                    **share_rows(draft.folder, initial, "initial"),
+                    **share_rows(draft.folder, final, "final"),
+                },
             }
         )
 
