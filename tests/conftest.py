@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import json
 import os
 import subprocess
@@ -53,6 +55,15 @@ width = [4]
 __all__ = ["pytest_collection_modifyitems", "pytest_configure"]  # hooks: it is pytest that calls them
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _memory_given_back() -> Iterator[None]:
+    """What a module's tests freed: forks of a process of gigabytes are slow, and look as large as it is."""
+    yield
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def command(*arguments: str | Path) -> list[str]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import genbench
 from genbench.conformance import networks
 from genbench.engine.value import result_record
-from genbench.plugin.registry import load_registry
+from genbench.plugin.registry import find_measure_here, load_registry
 from genbench.subject import precision
 from genbench.subject.part_messages import PartReply
 from genbench.subject.parts import LocalParts, asked, compute_part, save_part
@@ -113,7 +113,8 @@ def reading(name: str, found: genbench.Subject) -> dict[str, Any]:
     # Any default device switches torch's fused attention off, and it sums in another order.
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        return result_record(MEASURES[name].item(found.fresh()))
+        (entry,) = find_measure_here(name)
+        return result_record(entry.item(found.fresh()))
     except genbench.NotApplicable as refusal:
         return {"refused": str(refusal)}
     finally:

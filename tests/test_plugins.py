@@ -125,7 +125,7 @@ HOSTILE_IMPORTS = {
     "interrupts": ("raise KeyboardInterrupt", "KeyboardInterrupt"),
     "hangs": ("import time; time.sleep(600)", "did not end within 3 s"),
     "forges": (
-        "import os\nfor n in range(3, 20):\n    try: os.write(n, b'forged\\n')\n    except OSError: pass\n"
+        "import os\nfor n in range(3, 1024):\n    try: os.write(n, b'forged\\n')\n    except OSError: pass\n"
         "os._exit(0)",
         "no description",
     ),
@@ -154,7 +154,7 @@ def test_a_plugin_is_asked_once_and_its_code_stays_elsewhere(tmp_path, monkeypat
     (entry,) = find_measure(str(file))
     assert entry.item.summary == entry.item.description == "A good measure."
     assert json.dumps is not None
-    assert not any("patches" in name for name in sys.modules)
+    assert not any(name.startswith("genbench_file") and "patches" in name for name in sys.modules)
     with pytest.raises(RuntimeError, match="sealed processes alone"):
         entry.item(None)
     monkeypatch.delattr(described, "_ask")

@@ -233,7 +233,9 @@ def test_a_sound_record_is_taken(records: list[dict[str, Any]], tmp_path: Path) 
     # Where a record says nothing of a device, it is the CPU with one thread; of a processor, it is unknown.
     for record in records:
         record["provenance"]["platform"].setdefault("processor", "")
-        record["readings"] = [{**one, "device": "cpu", "threads": 1} for one in record["readings"]]
+        record["readings"] = [
+            {**one, "device": "cpu", "threads": 1, "sandbox": "none"} for one in record["readings"]
+        ]
     assert [msgspec.to_builtins(record) for record in found.records] == records
 
 

@@ -30,7 +30,7 @@ import genbench
 @genbench.measure(category="<b>bold</b>", needs={"weights"}, higher_means="better", paper="<i>5</i>")
 def hostile(subject):
     """Sum of squares <script>alert("summary")</script> & "more"."""
-    if "b1" in subject.name:
+    if sum(w.numel() for w in subject.weights()) == 14568:  # mini-efficientnet:b1
         raise genbench.NotApplicable("<script>alert('reason')</script>")
     return -sum(w.square().sum().item() for w in subject.weights())
 '''

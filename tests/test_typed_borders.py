@@ -25,7 +25,6 @@ OPEN: dict[str, str] = {
     "genbench.records.record:Reading.detail": "what a measure said beside its number, in a record of anyone",
     "genbench.records.record:Record.sign_error": "converted to its kind's type once the suite is known",
     "genbench.records.schema:record_schema": "a JSON schema",
-    "genbench.plugin.described:Values": "what a plugin says that it offers, until that has its type",
     "genbench.suites.fields:Forms": "types of fields, for which Python has no type",
 }
 """What may cross untyped, and why."""

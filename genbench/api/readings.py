@@ -148,10 +148,10 @@ def _as_in_a_worker(seed: int, threads: int | None) -> Iterator[None]:
 
 
 def find_one(spec: str | Path) -> Entry[Measure]:
-    """The one measure that a name or a file means."""
-    from genbench.plugin.registry import find_measure
+    """The one measure that a name or a file means, to be called in this process."""
+    from genbench.plugin.registry import find_measure_here
 
-    found = find_measure(str(spec))
+    found = find_measure_here(str(spec))
     if len(found) > 1:
         names = ", ".join(entry.item.name for entry in found)
         raise UserError(f"{spec} has several measures ({names}); write {spec}:{found[0].item.name} for one")

@@ -120,10 +120,10 @@ def _once(
 def _entries(spec: str) -> list[Entry[Measure]] | None:
     """The measures; None if the file cannot be imported, once it was shown why."""
     from genbench.api.trial import authors_traceback
-    from genbench.plugin.registry import find_measure
+    from genbench.plugin.registry import find_measure_here
 
     try:
-        return find_measure(spec)
+        return find_measure_here(spec)
     except UserError as problem:
         cause, file = problem.__cause__, _file(spec)
         if cause is None or file is None:

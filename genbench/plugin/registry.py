@@ -34,6 +34,7 @@ __all__ = [
     "Registry",
     "Source",
     "find_measure",
+    "find_measure_here",
     "load_file",
     "load_registry",
     "load_source",
@@ -177,16 +178,45 @@ def _accept(registry: Registry, report: PluginReport, kind: str, item: Any) -> N
 
 def find_measure(spec: str) -> list[Entry[Measure]]:
     """Measures meant by `spec`: a registered name, `file.py` (all in it) or `file.py:function`."""
-    path_text, colon, function = spec.partition(".py")
-    if colon and (function == "" or function.startswith(":")):
-        return _measures_in_file(Path(path_text + ".py"), function.removeprefix(":"))
+    if _is_file(spec):
+        return _measures_in_file(_file_source(spec), spec.partition(".py")[2].removeprefix(":"))
     return [load_registry().get("measures", spec)]
 
 
-def _measures_in_file(path: Path, function: str) -> list[Entry[Measure]]:
+def find_measure_here(spec: str) -> list[Entry[Measure]]:
+    """The same, to be called in this process, which imports the plugin: code that a person has named."""
+    found = find_measure(spec) if not _is_file(spec) else []
+    if found and found[0].source.kind == BUILT_IN:
+        return found
+    source = found[0].source if found else _file_source(spec)
+    try:
+        own = source_measures(source)
+    except Exception as problem:
+        raise UserError(f"{source} cannot be imported: {described(problem)}") from problem
+    wanted = found[0].item.name if found else spec.partition(".py")[2].removeprefix(":")
+    if wanted and wanted not in own:
+        raise UserError(unknown_name("measure", wanted, own, f"grep genbench.measure {source.module}"))
+    if not own:
+        raise UserError(
+            f"{source} defines no measure; decorate a function of one argument with @genbench.measure"
+        )
+    return [Entry(item, source) for name, item in own.items() if wanted in ("", name)]
+
+
+def _is_file(spec: str) -> bool:
+    _, dot, function = spec.partition(".py")
+    return bool(dot) and (function == "" or function.startswith(":"))
+
+
+def _file_source(spec: str) -> Source:
+    path = Path(spec.partition(".py")[0] + ".py")
     if not path.is_file():
         raise UserError(f"there is no file {path}; give the path of a Python file with a measure in it")
-    source = Source("file", str(path), module=str(path.resolve()))
+    return Source("file", str(path), module=str(path.resolve()))
+
+
+def _measures_in_file(source: Source, function: str) -> list[Entry[Measure]]:
+    path = source.plugin
     found = describe(source)
     if found.problems:
         raise UserError(f"{path} cannot be imported: {found.problems[0]}")
