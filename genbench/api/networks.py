@@ -16,6 +16,7 @@ from genbench.engine.steps import load_named, load_step
 from genbench.engine.store import Store
 from genbench.errors import NotApplicable, UserError
 from genbench.keys import derive_seed
+from genbench.report.progress import silent_progress
 from genbench.subject.parts import (
     CountedParts,
     Kept,
@@ -116,7 +117,8 @@ def load_subject(
             return LocalExecutor(1, how["limits"], store.scratch.resolve())
 
         try:
-            outcomes = run_cells(cells, store, table, executor, _Silent())
+            with silent_progress() as progress:
+                outcomes = run_cells(cells, store, table, executor, progress)
         finally:
             table.close()
         for cell in cells[-2:]:
@@ -181,21 +183,3 @@ def _step(one: Assignment) -> Result:
     cell = one.cell
     inputs = {**cell.inputs, "how": cell.how} if cell.how else cell.inputs
     return load_step(cell.step.function, inputs)(inputs, one.parents, one.out)
-
-
-class _Silent:
-    """Copying out of a pack takes no time worth a word; notes are passed on."""
-
-    def begin(self, stored: list[Cell], pending: list[Cell]) -> None:
-        pass
-
-    def started(self, cell: Cell) -> None:
-        pass
-
-    def ended(self, cell: Cell, outcome: Outcome) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        import sys
-
-        print(text, file=sys.stderr)

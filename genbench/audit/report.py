@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,8 +18,7 @@ from genbench.audit.verdicts import StressorVerdict, judge
 from genbench.conformance.kit import CheckResult
 from genbench.display.kept_figures import figures_kept_in, inlined
 from genbench.display.tables import Table
-from genbench.display.templates import template_environment
-from genbench.errors import UserError
+from genbench.display.templates import template_environment, write_page
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -183,15 +181,7 @@ def write_audit_page(
             version=__version__,
             asdict=asdict,
         )
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(page, encoding="utf-8")
-        draft.replace(path)
-    except OSError as problem:
-        raise UserError(f"{path} cannot be written: {problem.strerror or problem}") from None
-    finally:
-        draft.unlink(missing_ok=True)
+    write_page(path, page)
 
 
 def _sections(audit: MeasureAudit) -> list[_Section]:

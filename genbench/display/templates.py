@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from genbench.engine.store import write_atomically
+from genbench.errors import UserError
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["template_environment"]
+__all__ = ["template_environment", "write_page"]
 
 
 def template_environment(package: str, kinds: Mapping[str, str]) -> Environment:
@@ -33,6 +37,15 @@ def template_environment(package: str, kinds: Mapping[str, str]) -> Environment:
     environment.filters["seconds"] = _shown_seconds
     environment.filters["short"] = _shown_number
     return environment
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page, all of it or none; its folder is made where it is missing."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)
+    except OSError as problem:
+        raise UserError(f"{path} cannot be written: {problem.strerror or problem}") from None
 
 
 def _dumps(value: object, **options: bool | tuple[str, str]) -> str:

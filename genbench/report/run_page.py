@@ -17,7 +17,7 @@ from genbench.display.kept_figures import figures_kept_in, inlined
 from genbench.display.names import reading_note
 from genbench.display.question_marks import Mark, question_marks, question_titles
 from genbench.display.scatter import reading_scatter
-from genbench.display.templates import template_environment
+from genbench.display.templates import template_environment, write_page
 from genbench.engine.cells import Outcome, Status
 from genbench.errors import UserError
 from genbench.plugin.contract import MeasureInfo
@@ -61,15 +61,7 @@ def write_run_page(result: RunResult, path: Path) -> None:
     environment = template_environment("genbench.report", {result.plan.suite.kind: pages.templates})
     with figures_kept_in(result.store / "figures"):
         page = environment.get_template("run.html.j2").render(vars(_content(result, pages)))
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(page, encoding="utf-8")
-        draft.replace(path)
-    except OSError as problem:
-        raise UserError(f"{path} cannot be written: {problem.strerror or problem}") from None
-    finally:
-        draft.unlink(missing_ok=True)
+    write_page(path, page)
 
 
 @dataclass(frozen=True)
