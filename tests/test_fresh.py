@@ -118,6 +118,15 @@ def test_genbenchs_own_measures_read_the_same_bits(own, fresh) -> None:
     assert 2**20 < started["params"].cost.peak_bytes < 2**31
 
 
+def test_a_large_starter_does_not_make_a_reading_large(own, fresh) -> None:
+    """`exec` keeps the peak of the process that called it: a large worker made each reading as large."""
+    ballast = bytearray(b"x") * (3 * 2**30 // 2)  # written to, so resident
+    del ballast
+    wanted = [Reading("params", "params", 3)]
+    _, started = fresh(lambda: dict(own.read(OWN, wanted, LIMITS)))
+    assert 2**20 < started["params"].cost.peak_bytes < 2**30
+
+
 def test_a_plugin_reads_the_same_bits_and_ends_the_same_way(own, fresh, tmp_path) -> None:
     file = tmp_path / "plugin.py"
     file.write_text(PLUGIN)

@@ -23,7 +23,7 @@ from genbench.engine.cells import Cost, Limits, Outcome, Status
 from genbench.engine.compute import start_seconds, starts_fresh
 from genbench.engine.guarded import Ask, Sealing, Work, data_held, die_with_parent, run_child
 from genbench.engine.messages import Begun, Done, Fresh, FreshWork, ReadingsWork, line, parse
-from genbench.engine.processes import adopt_orphans, children, end_others, family, memory_of
+from genbench.engine.processes import adopt_orphans, children, end_others, family, memory_of, peak_of
 from genbench.engine.sandbox import NOT_SEALED, SEALED, size_of
 from genbench.subject.part_messages import PartReply, PartRequest
 
@@ -143,7 +143,11 @@ def _outcomes(
                     learn(done.imported)
                 continue
             reaped = True
-            wait_status, peak = _reap(watch.pid)
+            alive = peak_of(
+                watch.pid
+            )  # of one that was started, not forked, `wait` counts its starter as well
+            wait_status, dead = _reap(watch.pid)
+            peak = alive or dead
             watch.drain_rest()
             status, reason = verdict or watch.forged() or _death(wait_status, watch.tail())
             yield place, Outcome(status, reason, cost=watch.cost(watch.seconds(), peak), output=watch.tail())

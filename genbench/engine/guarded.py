@@ -190,7 +190,7 @@ def limit_memory(memory: int, held: int | None = None) -> None:
     """
     if not sys.platform.startswith("linux"):
         return  # the parent's watch on resident memory is all there is elsewhere
-    wanted = memory + (_own_data() if held is None else held)
+    wanted = memory + (_own_bytes(b"VmData") if held is None else held)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if held is not None and (hard == resource.RLIM_INFINITY or hard > wanted + _TO_SAY_SO):
         hard = wanted + _TO_SAY_SO
@@ -218,18 +218,19 @@ def keep_status_open() -> None:
 
 def data_held() -> int | None:
     """Bytes of data of this process, to tell a child that cannot ask; None if a child can."""
-    return _own_data() if "status" in _KEPT_OPEN else None
+    return _own_bytes(b"VmData") if "status" in _KEPT_OPEN else None
 
 
-def _own_data() -> int:
+def _own_bytes(name: bytes) -> int:
+    """What the kernel says of this process under `name`."""
     # Without Python's files: what a child touches, it copies.
     kept = _KEPT_OPEN.get("status")
     status = os.open("/proc/self/status", os.O_RDONLY) if kept is None else kept
     text = os.pread(status, 1 << 14, 0)
     if kept is None:
         os.close(status)
-    name = b"\nVmData:"
-    return int(text[text.index(name) + len(name) :].split(None, 1)[0]) * 1024
+    entry = b"\n" + name + b":"
+    return int(text[text.index(entry) + len(entry) :].split(None, 1)[0]) * 1024
 
 
 def _forget_peak() -> None:
@@ -242,6 +243,10 @@ def _forget_peak() -> None:
 
 
 def _peak() -> int:
+    # A program that was started takes over the peak of the process that started it, and looks as large as
+    # that ever was; its memory's own peak does not. A sealed one cannot ask, but was forked, and begins anew.
+    if sys.platform.startswith("linux") and not _SEALED:
+        return _own_bytes(b"VmHWM")
     scale = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 

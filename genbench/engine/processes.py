@@ -11,7 +11,16 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["adopt_orphans", "children", "end_others", "family", "memory_of", "processor_seconds", "resident"]
+__all__ = [
+    "adopt_orphans",
+    "children",
+    "end_others",
+    "family",
+    "memory_of",
+    "peak_of",
+    "processor_seconds",
+    "resident",
+]
 
 _LINUX = sys.platform.startswith("linux")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -33,6 +42,15 @@ def resident(pid: int) -> int:
 def memory_of(pid: int) -> int:
     """Bytes that one process holds: resident ones, and those of memory files that it has not mapped."""
     return resident(pid) + _unmapped(pid)
+
+
+def peak_of(pid: int) -> int:
+    """The most resident bytes that a living process has had; 0 if it is dead, or the kernel does not say."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_bytes()
+        return int(status.partition(b"VmHWM:")[2].split(None, 1)[0]) * 1024
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 def _unmapped(pid: int) -> int:
