@@ -31,7 +31,7 @@ def test_strings_that_name_modules_are_found() -> None:
     )
     assert named_modules(source) == {"genbench.zoo.clip", "genbench.engine"}
     found = {name for _, file in modules() for name in named_modules(file.read_text())}
-    assert {"genbench.engine.nursery", "genbench.testbed.steps", "genbench.plugin.builtin"} <= found
+    assert {"genbench.engine.spawned", "genbench.testbed.steps", "genbench.plugin.builtin"} <= found
 
 
 @pytest.mark.parametrize(

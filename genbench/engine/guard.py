@@ -23,7 +23,15 @@ from genbench.engine.cells import Cost, Limits, Outcome, Status
 from genbench.engine.compute import start_seconds, starts_fresh
 from genbench.engine.guarded import Ask, Sealing, Work, data_held, die_with_parent, run_child
 from genbench.engine.messages import Begun, Done, Fresh, FreshWork, ReadingsWork, line, parse
-from genbench.engine.processes import adopt_orphans, children, end_others, family, memory_of, peak_of
+from genbench.engine.processes import (
+    adopt_orphans,
+    children,
+    end_others,
+    family,
+    memory_of,
+    peak_of,
+    resident,
+)
 from genbench.engine.sandbox import NOT_SEALED, SEALED, size_of
 from genbench.subject.part_messages import PartReply, PartRequest
 
@@ -49,6 +57,9 @@ _FAMILY_SECONDS = 3.0
 """Between two looks at the memory of its children too, and at what it wrote to its private folder."""
 _START_SECONDS = 60.0
 """For a child to get ready on a machine that is busy; the clock of its work starts with its work."""
+
+_Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)
+"""For two descriptors and one reading: the default makes and closes a descriptor of its own."""
 
 Answer = Callable[[PartRequest], PartReply]
 """Gives a child the shared part it asks for."""
@@ -143,9 +154,8 @@ def _outcomes(
                     learn(done.imported)
                 continue
             reaped = True
-            alive = peak_of(
-                watch.pid
-            )  # of one that was started, not forked, `wait` counts its starter as well
+            # Of one that was started and not forked, `wait` counts the process that started it as well.
+            alive = peak_of(watch.pid)
             wait_status, dead = _reap(watch.pid)
             peak = alive or dead
             watch.drain_rest()
@@ -188,7 +198,7 @@ class _Watch:
         self._deadline += max(start_seconds(limits.compute), _START_SECONDS)
         if fresh:
             self._base = sys.maxsize  # its work has not begun
-        self._selector = selectors.DefaultSelector()
+        self._selector = _Selector()
         self._selector.register(channel, selectors.EVENT_READ)
         self._selector.register(output, selectors.EVENT_READ)
         os.set_blocking(output, False)
@@ -198,8 +208,9 @@ class _Watch:
         self._began = now
         self._deadline = now + self._limits.seconds
         self._answering = 0.0
-        self._base = memory_of(self.pid)
-        self._family_at = now + _FAMILY_SECONDS
+        # Only what it has mapped: of a process that closed all descriptors, there is nothing else.
+        self._base = resident(self.pid)
+        self._looked, self._family_at = now, now + _FAMILY_SECONDS
 
     def _begun(self, piece: int) -> None:
         """The child says that a piece begins; once, lest it give itself more time."""
@@ -227,8 +238,7 @@ class _Watch:
         if done is not None or not open_:
             return done, None
         while True:
-            now = time.perf_counter()
-            left = self._deadline - now
+            left = self._deadline - time.perf_counter()
             if left <= 0:
                 return None, (
                     Status.TIMEOUT,
@@ -241,7 +251,8 @@ class _Watch:
                         return done, None
                 else:
                     self._drain()
-            if self._memory(now) - self._base > self._limits.memory:
+            now = time.perf_counter()
+            if now - self._looked >= _POLL_SECONDS and self._grown(now) > self._limits.memory:
                 return None, (Status.OUT_OF_MEMORY, _over_memory(self._limits))
 
     def _receive(self, piece: int) -> tuple[Done | None, bool]:
@@ -320,6 +331,11 @@ class _Watch:
     def tail(self) -> str:
         """The last of what the piece printed."""
         return self._kept.decode(errors="replace")
+
+    def _grown(self, now: float) -> int:
+        """Bytes that it holds more than when it began."""
+        self._looked = now
+        return self._memory(now) - self._base
 
     def _memory(self, now: float) -> int:
         """Resident bytes: of the child, and now and then of the processes it started as well."""

@@ -1,7 +1,7 @@
 """Where workers come from: a process that has imported torch and genbench once, and forks each worker.
 
-Started by `genbench.engine.workers` as `python -m genbench.engine.nursery PARENT_PID CONTROL_FD SCRATCH`.
-Requests come over the control socket, one at a time, each answered by one line.
+Started by `genbench.engine.workers` as `python -m genbench.engine PARENT_PID CONTROL_FD SCRATCH`. Requests
+come over the control socket, one at a time, each answered by one line.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ def main(parent: int, control: socket.socket, scratch: Path) -> None:
     # What is here now stays: collections in a child need not touch, and so copy, its pages.
     gc.collect()
     gc.freeze()
+    gc.enable()
     held: TrainedNetwork | None = None
     part_seed = 0
     builder: Builder | None = None
@@ -103,7 +104,3 @@ def _ended(pid: int, patience: float) -> int:
         time.sleep(0.005)
     os.kill(pid, signal.SIGKILL)  # a child that is not waited for keeps its number
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), socket.socket(fileno=int(sys.argv[2])), Path(sys.argv[3]))

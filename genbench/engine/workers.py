@@ -139,7 +139,7 @@ class Workers:
 def _start_nursery(control: socket.socket, scratch: Path, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
     words = [str(os.getpid()), str(control.fileno()), str(scratch)]
     return subprocess.Popen(
-        [sys.executable, "-m", "genbench.engine.nursery", *words],
+        [sys.executable, "-m", "genbench.engine", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=log,

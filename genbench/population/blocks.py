@@ -20,7 +20,7 @@ from genbench.engine.steps import read_result
 from genbench.population.calibration import calibration_errors
 from genbench.population.memory import keep_freed_memory
 from genbench.population.module_copies import with_state
-from genbench.population.networks import make_network
+from genbench.population.networks import make_network, plan_network
 from genbench.population.pools import (
     TrainingSet,
     heldout_images,
@@ -180,10 +180,9 @@ def _model(shape: Shape, weights: Path, place: int) -> nn.Module:
     return with_state(_plan(shape), read_row(weights, place))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=16)
 def _plan(shape: Shape) -> nn.Module:
-    """A network with weights that nobody asks for."""
-    return make_network(shape, seed=0).eval()
+    return plan_network(shape).eval()
 
 
 def _trace(file: Path, place: int) -> dict[str, Tensor]:

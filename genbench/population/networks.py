@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from genbench.errors import UserError
 from genbench.population.step_types import Shape
 
-__all__ = ["ARCHITECTURES", "NetworkInNetwork", "Shape", "make_network"]
+__all__ = ["ARCHITECTURES", "NetworkInNetwork", "Shape", "make_network", "plan_network"]
 
 ARCHITECTURES = ("nin", "fcn", "resnet", "simplecnn", "resnetv2")
 
@@ -240,21 +240,29 @@ def make_network(shape: Shape, seed: int) -> nn.Module:
     # Drawn there whatever device it will be trained on: the weights are then the same.
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(seed)
-        if shape.architecture == "nin":
-            if not shape.dropout:
-                return NetworkInNetwork(shape.depth, shape.width, shape.channels, shape.classes)
-            return DropoutNetworkInNetwork(
-                shape.depth, shape.width, shape.channels, shape.classes, shape.dropout
-            )
-        if shape.architecture == "fcn":
-            inputs = shape.channels * shape.height * shape.image_width
-            return FullyConnected(inputs, shape.depth, shape.width, shape.classes, shape.dropout)
-        if shape.architecture == "resnet":
-            return ResidualNetwork(shape.depth, shape.width, shape.channels, shape.classes, shape.dropout)
-        if shape.architecture == "simplecnn":
-            return SimpleCnn(shape)
-        if shape.architecture == "resnetv2":
-            return ResNetV2(shape)
+        return _built(shape)
+
+
+def plan_network(shape: Shape) -> nn.Module:
+    """The modules of a network without numbers, to be filled with weights that are there already."""
+    with torch.device("meta"):
+        return _built(shape)
+
+
+def _built(shape: Shape) -> nn.Module:
+    if shape.architecture == "nin":
+        if not shape.dropout:
+            return NetworkInNetwork(shape.depth, shape.width, shape.channels, shape.classes)
+        return DropoutNetworkInNetwork(shape.depth, shape.width, shape.channels, shape.classes, shape.dropout)
+    if shape.architecture == "fcn":
+        inputs = shape.channels * shape.height * shape.image_width
+        return FullyConnected(inputs, shape.depth, shape.width, shape.classes, shape.dropout)
+    if shape.architecture == "resnet":
+        return ResidualNetwork(shape.depth, shape.width, shape.channels, shape.classes, shape.dropout)
+    if shape.architecture == "simplecnn":
+        return SimpleCnn(shape)
+    if shape.architecture == "resnetv2":
+        return ResNetV2(shape)
     raise UserError(
         f"unknown architecture {shape.architecture!r}; there are {', '.join(map(repr, ARCHITECTURES))}"
     )

@@ -114,15 +114,19 @@ _COMPARED = 4
 
 
 def _all_finite(model: nn.Module) -> bool:
-    # Of the buffers only the statistics of batch norm: a mask may well hold −inf.
-    statistics = [b for name, b in model.named_buffers() if name.endswith(("running_mean", "running_var"))]
-    values = [v.detach() for v in (*model.parameters(), *statistics)]
+    values = []
+    for module in model.modules():
+        values += [weight.detach() for weight in module._parameters.values() if weight is not None]
+        # Of the buffers only the statistics of batch norm: a mask may well hold −inf.
+        kept = module._buffers
+        values += [kept[name].detach() for name in _STATISTICS if kept.get(name) is not None]
     # Small ones together: looking at one costs more than at its numbers.
     small = [v.flatten() for v in values if v.numel() <= _SMALL]
     large = [v for v in values if v.numel() > _SMALL]
     return all(bool(v.isfinite().all()) for v in (*([torch.cat(small)] if small else []), *large))
 
 
+_STATISTICS = ("running_mean", "running_var")
 _SMALL = 2**14
 """Numbers of a tensor that is copied to be looked at with others."""
 
