@@ -22,7 +22,6 @@ from genbench.leaderboard.board import read_boards
 from genbench.leaderboard.build import Folders, build, stale
 from genbench.leaderboard.export import export
 from genbench.leaderboard.recompute import Agreement, draw, what_differs
-from genbench.leaderboard.submission import accept
 from genbench.leaderboard.trust import Conformance, read_checked, read_recomputed, trust_of, verifiable
 from genbench.leaderboard.verify import remember
 from genbench.records.convert import convert
@@ -555,55 +554,6 @@ def test_reproducing_what_cannot_be_is_one_sentence(built, run: Run, row, senten
     assert done.returncode == 2
     assert sentence in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-# -- submissions -------------------------------------------------------------------------------------
-
-
-def submitted(folder: Path, *found: dict[str, Any], checks: object = None) -> Path:
-    for record in found:
-        write(folder / "records", record)
-    passed = {"passed": True, "checks": 20, "genbench": "0.1.0", "findings": {"dead units": "unchanged"}}
-    report = {record["measure"]["name"]: passed for record in found} if checks is None else checks
-    (folder / "checks.json").write_text(json.dumps(report))
-    return folder
-
-
-def test_a_submission_appears_on_the_board(boards, run: Run, tmp_path) -> None:
-    folder = submitted(tmp_path / "submission", make_record("newcomer", numbers(8)))
-    done = run("leaderboard", "accept", folder, "--to", boards.boards)
-    assert done.returncode == 0, done.stderr
-    assert "accepted mini/newcomer" in done.stdout
-    assert stale(boards) == []
-    rows = {row["measure"]: row for row in json.loads((boards.boards / "mini.json").read_text())["rows"]}
-    assert rows["newcomer"]["trust"] == "checked"
-    assert rows["first"]["trust"] == "claimed"
-
-
-def test_a_submission_is_taken_whole_or_not_at_all(boards, tmp_path) -> None:
-    before = content(boards.boards)
-    stolen = make_record("first", numbers(8))
-    stolen["plugin"]["distribution"] = "someone-else"
-    stolen["sha256"] = body_hash(stolen)
-    single = make_record("single", numbers(8))
-    single["plugin"]["kind"] = "file"
-    single["sha256"] = body_hash(single)
-    bad = make_record("bad", numbers(8))
-    bad["readings"][0]["value"] = 0.0
-    good = make_record("good", numbers(8))
-    for i, (other, checks, sentence) in enumerate(
-        [
-            (stolen, None, "on the board already, by genbench-first"),
-            (single, None, "offered by no package"),
-            (bad, None, "changed after it was written"),
-            (good, ["no"], "not a report of the conformance kit"),
-            (good, {"good": {"passed": True}}, "not a report of the conformance kit"),
-        ]
-    ):
-        folder = submitted(tmp_path / str(i), make_record("a_good_one", numbers(9)), other, checks=checks)
-        with pytest.raises(UserError, match=sentence):
-            accept(folder, boards)
-        assert content(boards.boards) == before
 
 
 # -- the paper kit -----------------------------------------------------------------------------------

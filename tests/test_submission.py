@@ -1,4 +1,4 @@
-"""Joining the leaderboard: a plugin made by `genbench new` goes through the workflow's own script."""
+"""Joining the leaderboard: a plugin of the tree gets its rows, and nothing that was submitted is believed."""
 
 from __future__ import annotations
 
@@ -7,28 +7,241 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Run
+from test_records import write
 
+from genbench.authoring.package import package_files, write_files
+from genbench.engine.guard import Limits
+from genbench.errors import UserError
+from genbench.leaderboard import submission
 from genbench.leaderboard.build import Folders, stale
+from genbench.leaderboard.submission import accept
+from genbench.leaderboard.tree import read_tree
+from genbench.leaderboard.trust import Conformance
+from genbench.records.validate import read_record
+from genbench.records.write import body_hash
+from genbench.sealing.seal import missing
 
 ROOT = Path(__file__).parent.parent
+HOW: dict[str, Any] = {"limits": Limits(60.0, 2**32), "jobs": 1, "quiet": True, "suites": ["mini"]}
+sealed = pytest.mark.skipif(bool(missing()), reason="rows are made in a sandbox")
+Document = dict[str, Any]
+
+
+def boards_with(folder: Path, *suites: str) -> Folders:
+    """A few rows are enough to be ranked among."""
+    for suite in suites:
+        (folder / "records" / suite).mkdir(parents=True)
+        for name in ("path_norm", "baseline_size", "baseline_random"):
+            source = ROOT / "leaderboards" / "records" / suite / f"{name}.json"
+            shutil.copyfile(source, folder / "records" / suite / source.name)
+    return Folders(folder, folder / "records")
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The conformance kit has tests of its own, and takes seconds."""
+    report = Conformance(passed=True, checks=20, genbench="0.1.0", findings={})
+    monkeypatch.setattr(submission, "check_conformance", lambda *_: report)
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with plugins/genbench-mynorm, and in boards its row on `mini`; not to be changed."""
+    folder = tmp_path_factory.mktemp("honest")
+    write_files(package_files("mynorm"), folder / "plugins" / "genbench-mynorm")
+    boards = boards_with(folder / "boards", "mini")
+    with pytest.MonkeyPatch.context() as patch:
+        report = Conformance(passed=True, checks=20, genbench="0.1.0", findings={})
+        patch.setattr(submission, "check_conformance", lambda *_: report)
+        assert accept(folder / "plugins" / "genbench-mynorm", boards, **HOW) == ["mini/mynorm"]
+    return folder
+
+
+# -- records ---------------------------------------------------------------------------------------------
+
+
+def invented(record: Document) -> None:
+    record["plugin"]["sha256"] = "0" * 64
+
+
+def made_up_keys(record: Document) -> None:
+    for number, reading in enumerate(record["readings"]):
+        reading["key"] = f"{number:064x}"
+
+
+def of_a_rival(record: Document) -> None:
+    record["plugin"]["distribution"] = "genbench-rival"
+
+
+def of_another_name(record: Document) -> None:
+    record["measure"]["name"] = "path_norm"
+
+
+def replayed(record: Document) -> None:
+    """Readings of the best measure under one's own name, with keys and hashes as they should be."""
+    path = ROOT / "leaderboards" / "records" / "mini" / "path_norm.json"
+    others = {one["subject"]: one["value"] for one in json.loads(path.read_text())["readings"]}
+    for reading in record["readings"]:
+        reading["value"] = others[reading["subject"]]
+    record["sign_error"] = json.loads(path.read_text())["sign_error"]
+
+
+def of_an_older_version(record: Document) -> None:
+    record["measure"]["version"] = "0"
+
+
+def of_another_pack(record: Document) -> None:
+    record["evidence"] = "1" * 64
+
+
+def not_sealed(record: Document) -> None:
+    for reading in record["readings"]:
+        del reading["sandbox"]
+
+
+@sealed
+@pytest.mark.parametrize(
+    ("forge", "sentence"),
+    [
+        (invented, "was made from other source code than that in plugins/genbench-mynorm"),
+        (made_up_keys, "has keys that this source and this evidence do not give: nobody has run it"),
+        (of_a_rival, "is one of genbench-rival; plugins/genbench-mynorm can write rows of its own"),
+        (of_another_name, "can write rows of its own measures alone: mynorm"),
+        (replayed, "its readings are not that measure's"),
+        (of_an_older_version, "has version 0, and plugins/genbench-mynorm has version 1"),
+        (of_another_pack, r"was made with other evidence than mini v1 \(f20c"),
+        (not_sealed, "has readings that were not taken in a sandbox"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_forged_record_is_refused(
+    honest: Path, tmp_path: Path, passed: None, forge: Callable[[Document], None], sentence: str
+) -> None:
+    record = json.loads((honest / "boards" / "records" / "mini" / "mynorm.json").read_text())
+    forge(record)
+    record["sha256"] = body_hash(record)
+    write(tmp_path / "submission" / "records", record)
+    boards = boards_with(tmp_path / "boards", "mini")
+    before = sorted(boards.records.rglob("*"))
+    with pytest.raises(UserError, match=sentence):
+        accept(honest / "plugins" / "genbench-mynorm", boards, submission=tmp_path / "submission", **HOW)
+    assert sorted(boards.records.rglob("*")) == before
+
+
+@sealed
+def test_a_third_of_an_expensive_measure_is_read_again(
+    honest: Path, tmp_path: Path, passed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submission, "CHEAP_SECONDS", -1.0)
+    source = honest / "boards" / "records" / "mini" / "mynorm.json"
+    target = tmp_path / "submission" / "records" / "mini"
+    target.mkdir(parents=True)
+    shutil.copyfile(source, target / source.name)
+    boards = boards_with(tmp_path / "boards", "mini")
+    plugin = honest / "plugins" / "genbench-mynorm"
+    accept(plugin, boards, submission=tmp_path / "submission", seed=3, **HOW)
+    assert (boards.records / "mini" / "mynorm.json").read_text() == source.read_text()
+    trusted = json.loads((boards.trust / "mini.json").read_text())["mynorm"]
+    assert len(trusted["reproduced"]) == 5  # of 13
+    assert trusted["sealed"] is True
+
+
+@sealed
+def test_a_row_of_somebody_else_is_not_overwritten(honest: Path, tmp_path: Path, passed: None) -> None:
+    boards = boards_with(tmp_path / "boards", "mini")
+    record = json.loads((honest / "boards" / "records" / "mini" / "mynorm.json").read_text())
+    for change, sentence in (
+        ({"plugin": {**record["plugin"], "distribution": "genbench-first"}}, "already, by genbench-first"),
+        ({"measure": {**record["measure"], "version": "3"}}, "the board has version 3 of 'mynorm'"),
+    ):
+        there = {**record, **change}
+        there["sha256"] = body_hash(there)
+        write(boards.records, there)
+        with pytest.raises(UserError, match=sentence):
+            accept(honest / "plugins" / "genbench-mynorm", boards, **HOW)
+
+
+def test_what_a_row_says_comes_from_the_tree(honest: Path) -> None:
+    record = read_record(honest / "boards" / "records" / "mini" / "mynorm.json")
+    tree = read_tree(honest / "plugins" / "genbench-mynorm")
+    assert (record.plugin.distribution, record.plugin.version) == ("genbench-mynorm", "0.1.0")
+    assert record.plugin.sha256 == tree.sha256
+    assert record.sealed
+
+
+# -- trees -----------------------------------------------------------------------------------------------
+
+PROJECT = """
+[project]
+name = "{name}"
+version = "{version}"
+[project.entry-points.genbench]
+one = "{module}"
+"""
+
+
+def plugin(folder: Path, **words: str) -> Path:
+    said = {"name": "genbench-one", "version": "1.0", "module": "genbench_one", **words}
+    write_files(
+        {"pyproject.toml": PROJECT.format(**said), "src/genbench_one/__init__.py": ""},
+        folder / "genbench-one",
+    )
+    return folder / "genbench-one"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"name": "genbench-rival"}, "a plugin has the name of its folder"),
+        ({"module": "torch"}, "not in its package genbench_one"),
+        ({"module": "genbench_one\\n[console_scripts]\\nls = x"}, "in plain words"),
+        ({"version": ""}, "in plain words"),
+    ],
+)
+def test_a_tree_that_speaks_for_others_is_refused(tmp_path: Path, words, sentence) -> None:
+    with pytest.raises(UserError, match=sentence):
+        read_tree(plugin(tmp_path, **words))
+
+
+def test_a_tree_holds_plain_source_alone(tmp_path: Path) -> None:
+    folder = plugin(tmp_path)
+    before = read_tree(folder).sha256
+    helper = folder / "src" / "genbench_one" / "helper.py"
+    helper.write_text("x = 1")
+    assert read_tree(folder).sha256 != before, "a helper is part of the source"
+    (folder / "src" / "genbench_one" / "table.bin").write_bytes(b"0")
+    with pytest.raises(UserError, match="is no Python"):
+        read_tree(folder)
+    (folder / "src" / "genbench_one" / "table.bin").unlink()
+    (folder / "link").symlink_to("/etc")
+    with pytest.raises(UserError, match="is a link"):
+        read_tree(folder)
+    (tmp_path / "torch").mkdir()
+    with pytest.raises(UserError, match="call it genbench-NAME"):
+        read_tree(tmp_path / "torch")
+
+
+# -- the whole way ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
+@sealed
 def test_a_new_plugin_appears_on_both_rebuilt_boards(run: Run, tmp_path: Path) -> None:
     done = run("new", "mynorm", "--into", "plugins/genbench-mynorm")
     assert done.returncode == 0, done.stderr
     script = [sys.executable, ROOT / ".github" / "submission.py", "plugins/genbench-mynorm"]
-    words = [*script, "--to", "submission", "--into", "trial"]
+    words = [*script, "--to", "submission", "--into", "trial", "--suite", "nin-digits"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "mynorm on mini is recorded" in done.stdout
     assert "mynorm on nin-digits is recorded" in done.stdout
 
     # A run of one's own: one measure computed, the others with the scores of their records.
@@ -51,26 +264,91 @@ def test_a_new_plugin_appears_on_both_rebuilt_boards(run: Run, tmp_path: Path) -
     assert all(reading["stored"] for reading in measures["mynorm"]["readings"])
     assert "mean over environments" in (tmp_path / document["report"]).read_text()
 
-    # The job with write access: the plugin is not installed there. A few rows are enough to be ranked among.
-    boards = tmp_path / "leaderboards"
-    for suite in ("mini", "nin-digits"):
-        (boards / "records" / suite).mkdir(parents=True)
-        for name in ("path_norm", "baseline_size", "baseline_random"):
-            source = ROOT / "leaderboards" / "records" / suite / f"{name}.json"
-            shutil.copyfile(source, boards / "records" / suite / source.name)
-    done = run("leaderboard", "accept", "submission", "--to", "leaderboards")
+    # On a fresh machine, where the plugin is not installed: from its source, whatever the records say.
+    boards = boards_with(tmp_path / "leaderboards", "mini", "nin-digits").boards
+    words = ("accept", "plugins/genbench-mynorm", "--submission", "submission", "--to", "leaderboards")
+    done = run("leaderboard", *words)
     assert done.returncode == 0, done.stderr
     assert {"accepted mini/mynorm", "accepted nin-digits/mynorm"} <= set(done.stdout.splitlines())
-    for suite, networks in (("mini", 13), ("nin-digits", 270)):
+    for suite, networks, trust in (("mini", 13, "checked"), ("nin-digits", 270, "reproduced")):
         rows = {row["measure"]: row for row in json.loads((boards / f"{suite}.json").read_text())["rows"]}
         assert rows.keys() == {"mynorm", "path_norm", "baseline_size", "baseline_random"}
         mine = rows["mynorm"]
-        assert mine["trust"] == "checked"
+        assert mine["trust"] == trust
         assert mine["plugin"]["distribution"] == "genbench-mynorm"
         assert mine["statuses"] == {"ok": networks}
         assert (
             0 <= mine["sign_error"]["low"] <= mine["sign_error"]["value"] <= mine["sign_error"]["high"] <= 1
         )
         assert "mynorm" in (boards / f"{suite}.md").read_text()
-        assert "mynorm" in (boards / f"{suite}.md").read_text()
     assert stale(Folders(boards, boards / "records")) == []
+
+
+# -- workflows -------------------------------------------------------------------------------------------
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def jobs() -> list[tuple[str, dict[str, Any]]]:
+    yaml = pytest.importorskip("yaml")
+    return [
+        (f"{path.stem}/{name}", job)
+        for path in WORKFLOWS
+        for name, job in yaml.safe_load(path.read_text())["jobs"].items()
+    ]
+
+
+def test_nothing_is_installed_or_run_where_something_may_be_written() -> None:
+    writing = [(name, job) for name, job in jobs() if "write" in job.get("permissions", {}).values()]
+    assert {name for name, _ in writing} == {"submission/commit", "verify/commit", "pages/deploy"}
+    for name, job in writing:
+        text = json.dumps(job["steps"])
+        for word in ("pip", "setup-python", "make ", "python ", "genbench leaderboard"):
+            assert word not in text, f"{name} has {word}"
+
+
+def test_actions_are_pinned_and_jobs_have_no_rights_that_they_do_not_name() -> None:
+    yaml = pytest.importorskip("yaml")
+    for path in WORKFLOWS:
+        found = yaml.safe_load(path.read_text())
+        assert found["permissions"] in ({}, {"contents": "read"}), path.name
+        for job in found["jobs"].values():
+            for step in job["steps"]:
+                action = step.get("uses", "x@" + "0" * 40)
+                assert len(action.partition("@")[2]) == 40, f"{path.name}: {action}"
+
+
+def test_boards_are_written_by_one_job_at_a_time() -> None:
+    yaml = pytest.importorskip("yaml")
+    groups = {path.stem: yaml.safe_load(path.read_text()).get("concurrency", {}) for path in WORKFLOWS}
+    assert groups["verify"] == {"group": "boards", "cancel-in-progress": False}
+    assert "'boards'" in groups["submission"]["group"]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (["plugins/genbench-a/x.py", "plugins/genbench-a/src/y.py"], ""),
+        (["plugins/genbench-a/x.py", "leaderboards/mini.md"], "leaderboards/mini.md was changed too"),
+        (["plugins/genbench-a/x.py", ".github/workflows/test.yml"], "test.yml was changed too"),
+        (["plugins/genbench-a/x.py", "plugins/genbench-b/x.py"], "submit one at a time"),
+        (["plugins/x.py"], "plugins/x.py was changed too"),
+    ],
+)
+def test_a_submission_changes_the_folder_of_one_plugin(tmp_path: Path, files: list[str], said: str) -> None:
+    def git(*words: str) -> None:
+        name = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+        subprocess.run(["git", *name, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    git("commit", "--allow-empty", "-m", "first")
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("x")
+    git("add", ".")
+    git("commit", "-m", "second")
+    words = [sys.executable, "-I", str(ROOT / ".github" / "submission.py"), "--changed-since", "HEAD^"]
+    done = subprocess.run([*words, "--list"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == bool(said)
+    assert done.stdout.split() == ([] if said else ["plugins/genbench-a"])
+    assert said in done.stderr

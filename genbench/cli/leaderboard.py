@@ -113,25 +113,151 @@ def check(records: Path | None, to: Path, full: bool, as_json: bool) -> int:
 
 
 @leaderboard.command()
-@click.argument("submission", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("plugin", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @_folder_options
+@click.option("--suite", "-s", "suites", multiple=True, help="Whose board.  [default: all with records]")
+@click.option(
+    "--submission",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Records that .github/submission.py made, to spare two thirds of expensive readings.",
+)
+@click.option(
+    "--seed", type=int, help="Of the networks on which expensive measures are read again.  [default: drawn]"
+)
+@click.option(
+    "--challenge",
+    "challenged",
+    multiple=True,
+    metavar="SUITE",
+    help="Also challenge its measures on fresh networks of this suite, and keep what comes of it.",
+)
+@local_execution_options
 @common_options
-def accept(submission: Path, records: Path | None, to: Path, as_json: bool) -> None:
-    """Add the records of a submission, then build the boards.
+def accept(
+    plugin: Path,
+    records: Path | None,
+    to: Path,
+    suites: tuple[str, ...],
+    submission: Path | None,
+    seed: int | None,
+    challenged: tuple[str, ...],
+    execution: Execution,
+    as_json: bool,
+) -> None:
+    """Read the measures of a plugin, then build the boards with their rows.
 
-    SUBMISSION is a folder that .github/submission.py has filled. None of the plugin's code runs here.
+    PLUGIN is its folder, as plugins/genbench-mymeasure: names, versions and the hash of the source come from
+    there. Nothing of it is built or installed; its code runs in sealed processes alone. Records in
+    --submission are compared with what the source gives, and refused if they differ.
     """
     from genbench.leaderboard.build import build as build_boards
-    from genbench.leaderboard.submission import accept as accept_records
+    from genbench.leaderboard.submission import accept as accept_plugin
 
     folders = _folders(to, records)
-    accepted = accept_records(submission, folders)
+    accepted = accept_plugin(
+        plugin,
+        folders,
+        suites=suites,
+        submission=submission,
+        seed=seed,
+        challenged=challenged,
+        quiet=as_json,
+        **execution.settle(),
+    )
     build_boards(folders)
     if as_json:
         print_json({"accepted": accepted})
         return
     for name in accepted:
         click.echo(f"accepted {name}")
+
+
+@leaderboard.command()
+@click.argument("plugins", type=click.Path(path_type=Path, exists=True, file_okay=False), default="plugins")
+@_folder_options
+@common_options
+def pending(plugins: Path, records: Path | None, to: Path, as_json: bool) -> None:
+    """Plugins of a folder whose rows are missing, or are of other source.
+
+    None of their code runs. `accept` makes the rows.
+    """
+    from genbench.leaderboard.submission import pending as pending_plugins
+
+    found = pending_plugins(plugins, _folders(to, records))
+    if as_json:
+        print_json({"pending": list(map(str, found))})
+        return
+    for folder in found:
+        click.echo(folder)
+
+
+@leaderboard.command()
+@click.option("--measure", "-m", required=True, metavar="NAME|FILE.py[:FUNCTION]", help="What to challenge.")
+@click.option("--suite", "-s", default="nin-digits", show_default=True, help="Of whose networks.")
+@click.option("--networks", type=click.IntRange(min=2), metavar="N", help="About as many fresh ones.")
+@click.option("--seed", type=click.IntRange(min=0), help="Of all that is drawn.  [default: drawn]")
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Keep the fresh networks here, for other measures with the same seed.",
+)
+@_folder_options
+@local_execution_options
+@common_options
+def challenge(
+    measure: str,
+    suite: str,
+    networks: int | None,
+    seed: int | None,
+    store: Path | None,
+    records: Path | None,
+    to: Path,
+    execution: Execution,
+    as_json: bool,
+) -> int:
+    """Read a measure on networks that nobody has published.
+
+    Some of the suite's networks are trained anew, on seeds drawn just now. A measure that does worse on them
+    than chance explains, or whose reading changes when only evidence within its reach does, is suspect: exit
+    code 1. What came of a measure on the board is kept in the boards' folder `trust`.
+    """
+    import random
+    from contextlib import ExitStack
+    from tempfile import TemporaryDirectory
+
+    from msgspec import to_builtins
+
+    from genbench.challenge.execute import challenge as challenge_measure
+    from genbench.leaderboard.verify import remember_challenge
+    from genbench.plugin.registry import find_measure
+    from genbench.records.provenance import plugin_record
+    from genbench.records.validate import read_record
+    from genbench.report.progress import cell_progress
+
+    folders, how = _folders(to, records), execution.settle()
+    drawn = random.SystemRandom().randrange(2**31) if seed is None else seed
+    found = {}
+    with ExitStack() as stack:
+        folder = store or Path(stack.enter_context(TemporaryDirectory(prefix="genbench-challenge-")))
+        progress = stack.enter_context(cell_progress(quiet=as_json))
+        for entry in find_measure(measure):
+            name = entry.item.name
+            found[name] = challenge_measure(
+                entry, suite, folder, progress, seed=drawn, networks=networks, **how
+            )
+            path = folders.records / suite / f"{name}.json"
+            if path.exists() and (record := read_record(path)).plugin == plugin_record(entry):
+                remember_challenge(folders.trust, record, found[name])
+    if as_json:
+        print_json({"suite": suite, "measures": to_builtins(found)})
+    else:
+        for name, one in found.items():
+            click.echo(f"{name}: {'passed' if one.passed else 'SUSPECT'} (seed {drawn})")
+            for sentence in one.sentences():
+                click.echo(f"  {sentence}")
+    return 0 if all(one.passed for one in found.values()) else 1
 
 
 @leaderboard.command()

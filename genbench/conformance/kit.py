@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
@@ -25,6 +26,8 @@ class CheckRequest(Struct, frozen=True):
     limits: Limits
     only: str = ""
     """How the names of the checks begin; empty for all."""
+    private: str = ""
+    """The folder that it may write to, once it is sealed."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +88,19 @@ def run_checks(
 ) -> CheckReport:
     """Run every check on `measure` of `source` in a fresh process; `told` hears of each result at once.
 
+    That process is sealed before it imports the plugin, as those of readings are.
+
     Parameters
     ----------
     only : how the names of the checks begin that are wanted, as INVARIANCE.
     """
     results = []
     try:
-        request = CheckRequest(source, measure, limits, only)
-        for result in answers_of("genbench.conformance.process", CheckResult, request):
-            results.append(result)
-            told(result)
+        with TemporaryDirectory(prefix="genbench-check-") as private:
+            request = CheckRequest(source, measure, limits, only, private)
+            for result in answers_of("genbench.conformance.process", CheckResult, request):
+                results.append(result)
+                told(result)
     except ProcessEnded as end:
         raise RuntimeError(f"the checks themselves failed with {end}") from end
     return CheckReport(measure, results)

@@ -1,10 +1,16 @@
-"""The process behind `run_checks`: clean, single-threaded, forks one guarded child per check."""
+"""The process behind `run_checks`: clean, single-threaded, forks one guarded child per check.
+
+It gives up all but what a reading may see before the plugin is imported, and its children give up the rest.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
+from functools import partial
+from pathlib import Path
 
 import msgspec
 
@@ -12,10 +18,13 @@ from genbench.conformance.checks import Broken, Check, checks
 from genbench.conformance.kit import CheckRequest, CheckResult
 from genbench.conformance.networks import convolutional, fully_connected
 from genbench.engine.cells import Outcome, Result, Status
-from genbench.engine.guard import Ask, Limits, die_with_parent, run_guarded
+from genbench.engine.guard import Ask, Limits, Work, die_with_parent, run_pieces
+from genbench.engine.guarded import Sealing, keep_status_open
 from genbench.engine.host import prepare_torch
+from genbench.engine.sandbox import close_plugin, reading_seal
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Source, source_measures
+from genbench.sealing.seal import close_further, missing
 
 __all__ = ["main"]
 
@@ -27,25 +36,43 @@ def main(parent: int) -> None:
     request = msgspec.json.decode(sys.stdin.readline(), type=CheckRequest)
     source, name, limits = request.source, request.measure, request.limits
     _ = convolutional(), fully_connected()  # trained once, here; every check forks with them
-    measure = _imported(source, name, limits)
+    guarded = partial(_guarded, limits=limits, seal=_seal(request))
+    measure = _imported(source, name, guarded)
 
-    def guarded(check: Check) -> Outcome:
+    def outcome_of(check: Check) -> Outcome:
         def work(_: Ask) -> Result:
             try:
                 return {"detail": check(measure or source_measures(source)[name])}
             except Broken as problem:
                 return {"broken": str(problem)}
 
-        return run_guarded(work, limits)
+        return guarded(work)
 
     for title, kind, check in checks():
         if not title.startswith(request.only):
             continue
-        result = _result(title, kind, guarded(check))
+        result = _result(title, kind, outcome_of(check))
         print(msgspec.json.encode(result).decode(), flush=True)
 
 
-def _imported(source: Source, name: str, limits: Limits) -> Measure | None:
+def _guarded(work: Work, limits: Limits, seal: Sealing | None) -> Outcome:
+    ((_, outcome),) = run_pieces([work], limits, seal=seal)
+    return outcome
+
+
+def _seal(request: CheckRequest) -> Sealing | None:
+    """Seal this process; how its children do it, or None where nothing is sealed."""
+    if not request.limits.sandbox or missing():
+        return None
+    private = Path(request.private)
+    code = [Path(request.source.module)] if request.source.kind == "file" else []
+    keep_status_open()
+    # There is no network to be given, and no store to be hidden.
+    close_plugin(reading_seal(private, private, private, request.limits.compute, code))
+    return Sealing(partial(close_further, private), private)
+
+
+def _imported(source: Source, name: str, guarded: Callable[[Work], Outcome]) -> Measure | None:
     """The measure, imported here once for all checks.
 
     None if its import does not go well in a process of its own, so that every check says so.
@@ -54,7 +81,7 @@ def _imported(source: Source, name: str, limits: Limits) -> Measure | None:
     def tried(_: Ask) -> Result:
         return {"found": name in source_measures(source, prepare=True)}
 
-    outcome = run_guarded(tried, limits)
+    outcome = guarded(tried)
     if outcome.status is not Status.OK or not outcome.result["found"]:
         return None
     with open(os.devnull, "w") as nothing, redirect_stdout(nothing):

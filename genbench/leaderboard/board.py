@@ -11,7 +11,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from genbench._version import __version__
-from genbench.leaderboard.trust import Trust, read_checked, read_recomputed, trust_of
+from genbench.challenge.execute import Challenge
+from genbench.leaderboard.trust import Trust, read_challenged, read_checked, read_recomputed, trust_of
 from genbench.records.record import Record, RecordedCost
 from genbench.records.validate import judged_records, record_files
 from genbench.scoring.board_baselines import Baseline
@@ -96,8 +97,8 @@ def read_boards(records: Path, trust: Path, only: str = "", *, spot_checks: int 
             continue
         evidence = shipped_evidence(suite)
         found = judged_records(paths, evidence, spot_checks)
-        trusted = read_recomputed(trust, suite)
-        trusts = [trust_of(record, trusted, conformance) for record in found.records]
+        trusted, challenged = read_recomputed(trust, suite), read_challenged(trust, suite)
+        trusts = [trust_of(record, trusted, conformance, challenged) for record in found.records]
         judged = replace(found.judged, claims=find_claims(evidence, found.judged.results))
         rows = _rows(found.records, judged, trusts)
         boards.append(Board(evidence, rows, evidence.pages(judged), judged.claims))
@@ -179,6 +180,8 @@ class RowDocument(Struct, frozen=True, kw_only=True):
     verdict: list[str] | UnsetType = UNSET
     """The questions that it passes, where the suite says what can be asked; so with `questions`."""
     questions: dict[str, Answer] | UnsetType = UNSET
+    challenge: Challenge | UnsetType = UNSET
+    """What came of fresh networks and canaries, where it was challenged."""
 
 
 class BoardDocument(Struct, frozen=True, kw_only=True):
@@ -236,6 +239,7 @@ def _row_document(row: Row, evidence: Evidence) -> RowDocument:
         questions=UNSET
         if verdict is None
         else {question: rounded_answer(answer) for question, answer in verdict.questions.items()},
+        challenge=UNSET if row.trust.challenge is None else row.trust.challenge,
     )
 
 

@@ -218,7 +218,8 @@ def _legend(board: Board, invariance: bool) -> dict[str, str]:
         "readings": f"How many of the {len(board.evidence.networks)} networks have a value",
         "seconds": "All readings together, shared parts included",
         **({"invariance": marks} if invariance else {}),
-        "trust": "claimed; checked: the conformance kit passed; reproduced: values were recomputed",
+        "trust": "claimed; checked: the conformance kit passed; reproduced: values were recomputed; suspect: "
+        "worse on fresh networks than chance explains, or its readings change with the evidence",
     }
 
 
@@ -246,6 +247,7 @@ def _row(board: Board, row: Row) -> SiteRow:
         seconds=row.seconds,
         trust=row.trust.level,
         reproduced=row.trust.reproduced,
+        challenge=[] if row.trust.challenge is None else row.trust.challenge.sentences(),
         invariance=_marks(row.trust.findings, drawn=row.record.measure.randomness == "seeded"),
     )
 

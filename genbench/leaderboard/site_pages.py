@@ -67,6 +67,8 @@ class SiteRow(Struct, frozen=True, kw_only=True):
     trust: str
     reproduced: list[str]
     """Networks."""
+    challenge: list[str]
+    """Sentences, where it was challenged."""
     invariance: list[InvarianceMark]
 
 

@@ -4,6 +4,7 @@ What `genbench leaderboard verify` found out lies in `leaderboards/trust`:
 
     _conformance.json     measure to what the conformance kit said of its code; the same for all suites
     <suite>.json          measure to the networks on which its reading was recomputed
+    _challenge-<suite>.json   measure to what came of a challenge on fresh networks
 
 It counts only for the code and the readings that were looked at: others start as *claimed* again.
 """
@@ -19,6 +20,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from genbench.challenge.execute import Challenge
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.keys import canonical_json, text_hash
@@ -26,13 +28,16 @@ from genbench.records.record import Record
 from genbench.suites.record_types import Count, RecordPart, Sha256, Text
 
 __all__ = [
+    "CHALLENGE",
     "CONFORMANCE",
     "LEVELS",
+    "Challenged",
     "Checked",
     "Conformance",
     "Recomputed",
     "Trust",
     "code_hash",
+    "read_challenged",
     "read_checked",
     "read_recomputed",
     "trust_of",
@@ -43,7 +48,10 @@ __all__ = [
 CONFORMANCE = "_conformance"
 """In place of a suite's name, which begins with a letter or a digit."""
 
-LEVELS = ("claimed", "checked", "reproduced")
+CHALLENGE = "_challenge-"
+"""Before a suite's name."""
+
+LEVELS = ("claimed", "checked", "reproduced", "suspect")
 
 
 class Recomputed(RecordPart, frozen=True, omit_defaults=True):
@@ -73,6 +81,13 @@ class Checked(Conformance, frozen=True):
     of: Sha256
 
 
+class Challenged(RecordPart, frozen=True):
+    """What came of a challenge, with the hash of the code that was challenged."""
+
+    of: Sha256
+    found: Challenge
+
+
 @dataclass(frozen=True)
 class Trust:
     """What is known about one record."""
@@ -82,6 +97,7 @@ class Trust:
     """Networks on which the reading was recomputed and found equal."""
     findings: dict[str, str] = field(default_factory=dict)
     """Invariance to "unchanged" or "changes", where the conformance kit looked."""
+    challenge: Challenge | None = None
 
 
 def read_recomputed(folder: Path, suite: str) -> dict[str, Recomputed]:
@@ -94,7 +110,12 @@ def read_checked(folder: Path) -> dict[str, Checked]:
     return _read(folder / f"{CONFORMANCE}.json", Checked)
 
 
-Entry = TypeVar("Entry", Recomputed, Checked)
+def read_challenged(folder: Path, suite: str) -> dict[str, Challenged]:
+    """Measure to what came of its challenge."""
+    return _read(folder / f"{CHALLENGE}{suite}.json", Challenged)
+
+
+Entry = TypeVar("Entry", Recomputed, Checked, Challenged)
 
 
 def _read(path: Path, entry: type[Entry]) -> dict[str, Entry]:
@@ -109,7 +130,7 @@ def _read(path: Path, entry: type[Entry]) -> dict[str, Entry]:
 
 
 def write_trust(folder: Path, name: str, entries: Mapping[str, Entry]) -> None:
-    """Replace the file of one suite, or that of `CONFORMANCE`."""
+    """Replace the file of one suite, that of `CONFORMANCE`, or that of `CHALLENGE` and a suite."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(msgspec.to_builtins(entries), indent=1, sort_keys=True, ensure_ascii=False)
     write_atomically(folder / f"{name}.json", text + "\n")
@@ -127,7 +148,10 @@ def code_hash(record: Record) -> str:
 
 
 def trust_of(
-    record: Record, recomputed: Mapping[str, Recomputed], conformance: Mapping[str, Checked]
+    record: Record,
+    recomputed: Mapping[str, Recomputed],
+    conformance: Mapping[str, Checked],
+    challenged: Mapping[str, Challenged] | None = None,
 ) -> Trust:
     """The trust in one record, from the files of its suite and of the conformance kit."""
     entry, checked = recomputed.get(record.name), conformance.get(record.name)
@@ -137,4 +161,8 @@ def trust_of(
     if entry is not None and entry.sealed is False:
         reproduced = []  # readings that could have looked at the evidence prove nothing
     level = "reproduced" if reproduced else "checked" if checked and checked.passed else "claimed"
-    return Trust(level, reproduced, dict(checked.findings) if checked else {})
+    asked = (challenged or {}).get(record.name)
+    challenge = asked.found if asked is not None and asked.of == code_hash(record) else None
+    if challenge is not None and not challenge.passed:
+        level = "suspect"
+    return Trust(level, reproduced, dict(checked.findings) if checked else {}, challenge)

@@ -10,15 +10,19 @@ from typing import Unpack
 from msgspec import structs
 
 from genbench._version import __version__
+from genbench.challenge.execute import Challenge
 from genbench.engine.guard import Limits
 from genbench.errors import UserError
 from genbench.leaderboard.recompute import Agreement, compare, draw, recompute
 from genbench.leaderboard.trust import (
+    CHALLENGE,
     CONFORMANCE,
+    Challenged,
     Checked,
     Conformance,
     Recomputed,
     code_hash,
+    read_challenged,
     read_checked,
     read_recomputed,
     verifiable,
@@ -30,7 +34,7 @@ from genbench.records.validate import judged_records, record_files
 from genbench.runs.execute import RunOptions
 from genbench.suites.evidence_packs import shipped_evidence
 
-__all__ = ["check_conformance", "remember", "suite_records", "verify_sample"]
+__all__ = ["check_conformance", "remember", "remember_challenge", "suite_records", "verify_sample"]
 
 _INVARIANCE = "same function, "
 """How the conformance kit names what should leave a measure unchanged."""
@@ -78,6 +82,13 @@ def check_conformance(measure: str, limits: Limits) -> Conformance:
             if result.name.startswith(_INVARIANCE) and result.outcome == "finding"
         },
     )
+
+
+def remember_challenge(folder: Path, record: Record, found: Challenge) -> None:
+    """Keep what came of a challenge of the code that a record was made with."""
+    entries = read_challenged(folder, record.suite)
+    entries[record.name] = Challenged(of=code_hash(record), found=found)
+    write_trust(folder, f"{CHALLENGE}{record.suite}", entries)
 
 
 def remember(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +13,15 @@ from typing import Final, Literal
 
 from genbench.plugin.hookspecs import ENTRY_POINT_GROUP
 
-__all__ = ["BUILTIN", "BUILT_IN", "Source", "module_file", "package_sources", "plugin_homes"]
+__all__ = [
+    "BUILTIN",
+    "BUILT_IN",
+    "Source",
+    "module_file",
+    "package_hash",
+    "package_sources",
+    "plugin_homes",
+]
 
 BUILTIN = "genbench"
 """Name of the plugin that carries everything built in."""
@@ -84,3 +93,19 @@ def module_file(module: str) -> Path | None:
         if not place.is_file():
             place = folder / name / "__init__.py"
     return place.resolve() if place.is_file() else None
+
+
+def package_hash(home: Path) -> str:
+    """sha256 of the Python files of a package, or of a single file.
+
+    Parameters
+    ----------
+    home : its folder or its __init__.py, which stands for all of them unless it is alone.
+    """
+    if home.name == "__init__.py" and len(list(home.parent.rglob("*.py"))) > 1:
+        home = home.parent
+    files = sorted(home.rglob("*.py")) if home.is_dir() else [home]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(home)}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()

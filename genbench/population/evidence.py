@@ -13,6 +13,7 @@ from msgspec import Struct, convert
 from genbench.display.tables import Shown
 from genbench.engine.cells import Setting
 from genbench.errors import UserError
+from genbench.keys import canonical_json
 from genbench.population.score_record import PopulationRecord
 from genbench.scoring.population import SHOWN, Column, PopulationScore, pair_scores, population_scores
 from genbench.suites.evidence import Evidence, Facts, PublicNetwork, ScoreColumn
@@ -254,6 +255,13 @@ class PopulationEvidence(Evidence):
             readings=np.array(readings, dtype=np.float64).reshape(len(rows), len(results)),
         )
         return pair_scores(networks, seed=self.suite.bootstrap_seed)
+
+    def trained_alike(self) -> dict[str, str]:
+        """The settings without the seed."""
+        return {
+            name: canonical_json({key: value for key, value in point.items() if key != "seed"})
+            for name, point in self.settings.items()
+        }
 
     def public(self) -> dict[str, PublicMember]:
         """Network to its architecture, weights, settings and training."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any, ClassVar
 
 from msgspec import structs, to_builtins
@@ -13,6 +14,7 @@ from genbench.engine.store import Store
 from genbench.packs.build import Comparison, Draft
 from genbench.packs.pack import Pack
 from genbench.population.evidence import PopulationEvidence
+from genbench.population.fresh import fresh_population
 from genbench.population.manifest import PopulationManifest
 from genbench.population.plan import PopulationPlan, missing_data, plan_population
 from genbench.population.score_record import PopulationRecord, population_record
@@ -51,6 +53,10 @@ class PopulationKind(Kind):
     def missing(self, suite: PopulationSuite) -> list[str]:
         """Data sets."""
         return missing_data(suite)
+
+    def fresh(self, suite: PopulationSuite, draw: Random, networks: int) -> PopulationSuite:
+        """Two values of each setting."""
+        return fresh_population(suite, draw, networks)
 
     def evidence(
         self, plan: PopulationPlan, suite: PopulationSuite, store: Store, outcomes: Mapping[str, Outcome]

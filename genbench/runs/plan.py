@@ -18,14 +18,14 @@ from genbench.keys import derive_seed
 from genbench.packs.pack import Pack
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import BUILT_IN, Entry
-from genbench.plugin.source import module_file
+from genbench.plugin.source import module_file, package_hash
 from genbench.subject.version import SUBJECT_VERSION
 from genbench.suites.kind import kind_of
 from genbench.suites.plan import EvidencePlan
 from genbench.suites.result import MeasureResult
 from genbench.suites.suite import Suite
 
-__all__ = ["Plan", "make_plan", "measure_fingerprint", "stored_measures"]
+__all__ = ["Plan", "make_plan", "measure_fingerprint", "reading_cell", "stored_measures"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def make_plan(
             raise UserError(f"measure {name!r} is given twice, by {sources}; rename one of them")
     evidence = kind_of(suite).plan(suite, pack)
     readings = {
-        (entry.item.name, network.label): _reading(suite, evidence, network, entry)
+        (entry.item.name, network.label): reading_cell(suite, evidence, network, entry)
         for network in evidence.networks
         for entry in measures
     }
@@ -83,13 +83,14 @@ def stored_measures(
     evidence = kind_of(suite).plan(suite, pack)
 
     def found(entry: Entry[Measure]) -> bool:
-        cells = (_reading(suite, evidence, network, entry) for network in evidence.networks)
+        cells = (reading_cell(suite, evidence, network, entry) for network in evidence.networks)
         return all(stored_folder(store, cell.key).is_dir() for cell in cells)
 
     return [entry for entry in entries if found(entry)]
 
 
-def _reading(suite: Suite, evidence: EvidencePlan, network: NetworkCells, entry: Entry[Measure]) -> Cell:
+def reading_cell(suite: Suite, evidence: EvidencePlan, network: NetworkCells, entry: Entry[Measure]) -> Cell:
+    """One measure on one network of a suite."""
     measure = entry.item
     return make_cell(
         READING,
@@ -144,8 +145,4 @@ def measure_fingerprint(entry: Entry[Measure]) -> str:
     # A package's helpers count too: everything below its outermost folder.
     for _ in range(module.count(".")):
         home = home.parent
-    files = sorted(home.rglob("*.py")) if home.is_dir() else [home]
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.relative_to(home)}\0".encode() + file.read_bytes() + b"\0")
-    return digest.hexdigest()
+    return package_hash(home)

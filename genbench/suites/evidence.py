@@ -120,6 +120,11 @@ class Evidence(ABC):
         """One row per network for `genbench score`; None where a suite's truths are no such table."""
         return None
 
+    def trained_alike(self) -> Mapping[str, str]:
+        """Network to what it shares with others, here or in a fresh part of the suite, that differ from it in
+        their seed alone."""
+        return {name: name for name in self.networks}
+
     def public(self) -> Mapping[str, PublicNetwork]:
         """Network to what may be told of it before it is judged."""
         return {name: PublicNetwork() for name in self.networks}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any, ClassVar
 
 from msgspec import Struct, to_builtins
@@ -46,6 +47,8 @@ class Kind(ABC):
     score_type: ClassVar[type[Struct]]
     """Of `recorded`, for the schema of records."""
 
+    fresh_networks: ClassVar[int] = 64
+    """As many as a challenge trains, unless it is told."""
     slow_scores: ClassVar[bool] = False
     """Whether scores of recorded measures are better kept than computed again in every run."""
     tolerances: ClassVar[Mapping[str, float]] = INTERVAL_TOLERANCES
@@ -66,6 +69,10 @@ class Kind(ABC):
     def missing(self, suite: Any) -> list[str]:
         """What of a suite is not on this machine, and what to do about it; one sentence each."""
         return []
+
+    def fresh(self, suite: Any, draw: Random, networks: int) -> Suite:
+        """Part of `suite` on seeds that were drawn just now, with about as many `networks`."""
+        raise UserError(f"{suite.name} is {self.noun}, whose networks cannot be trained anew")
 
     def forecast(self, suite: Any, cells: Sequence[Cell]) -> Mapping[str, CellForecast]:
         """Key to what a cell will take, of those that this kind can tell."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import ClassVar
 
 import msgspec
@@ -19,6 +20,7 @@ from genbench.suites.kind import INTERVAL_TOLERANCES, Kind
 from genbench.suites.plan import CellForecast
 from genbench.suites.suite import SuiteFields
 from genbench.testbed.evidence import TestbedEvidence, Training
+from genbench.testbed.fresh import fresh_testbed
 from genbench.testbed.manifest import TestbedManifest
 from genbench.testbed.plan import (
     ADAPTED,
@@ -50,6 +52,7 @@ class TestbedKind(Kind):
     tables = ("data", "testbed", "adapt", "adaptations")
     manifest = TestbedManifest
     score_type = PracticalRecord
+    fresh_networks = 6
     # Sureness is in standard deviations of a bootstrap, as intervals are.
     tolerances: ClassVar[Mapping[str, float]] = {**INTERVAL_TOLERANCES, "certainty": 5e-3}
 
@@ -64,6 +67,10 @@ class TestbedKind(Kind):
     def missing(self, suite: TestbedSuite) -> list[str]:
         """Data and weights."""
         return list(missing_parts(suite))
+
+    def fresh(self, suite: TestbedSuite, draw: Random, networks: int) -> TestbedSuite:
+        """Some backbones, adapted with another seed."""
+        return fresh_testbed(suite, draw, networks)
 
     def forecast(self, suite: TestbedSuite, cells: Sequence[Cell]) -> Mapping[str, CellForecast]:
         """From a short probe of every backbone, if any cell needs one."""
