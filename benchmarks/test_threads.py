@@ -22,8 +22,9 @@ from safetensors.torch import save_file
 
 from genbench.engine.cells import Assignment, Limits, Outcome, Status, Step, make_cell
 from genbench.engine.compute import Compute, autocast, compute_device
+from genbench.engine.executors import Ended, Trip
 from genbench.engine.local import LocalExecutor
-from genbench.plugin.offers import BackboneRequest
+from genbench.plugin.offers import BackboneRequest, ExecutorRequest
 from genbench.subject.inputs import Inputs
 from genbench.zoo import timm_models
 from genbench.zoo.weights import import_library
@@ -57,15 +58,16 @@ def features(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) 
 
 def outcome_of(folder: Path, weights: Path, threads: int) -> Outcome:
     cell = make_cell(STEP, "features", {"weights": str(weights), "threads": threads})
-    executor = LocalExecutor(1, Limits(600, 2**32, Compute("cpu", threads)), folder)
+    executor = LocalExecutor(ExecutorRequest(1, Limits(600, 2**32, Compute("cpu", threads)), folder))
     try:
-        executor.submit(executor.free()[0], [Assignment(cell, {}, folder)])
+        executor.submit(executor.free()[0], Trip((Assignment(cell, {}, folder),)))
         while not (ended := executor.wait(1.0)):
             continue
     finally:
         executor.close()
-    ((_, outcome),) = ended
-    return outcome
+    (end,) = ended
+    assert isinstance(end, Ended)
+    return end.outcome
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has nothing to share")

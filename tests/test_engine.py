@@ -16,7 +16,7 @@ import pytest
 from conftest import MEASURES, TINY_SUITE, cell_files, command, options, readings
 
 from genbench.engine.cells import Cell, make_cell
-from genbench.engine.local import Slot
+from genbench.engine.executors import Slot
 from genbench.engine.readings import READING
 from genbench.plugin.registry import load_registry
 
@@ -137,7 +137,7 @@ def test_a_ctrl_c_that_is_swallowed_stops_the_run_all_the_same(tmp_path) -> None
         def ended(self, cell, outcome) -> None: ...
         def note(self, text) -> None: ...
 
-        def started(self, cell) -> None:
+        def started(self, cell, node) -> None:
             with contextlib.suppress(KeyboardInterrupt):
                 os.kill(os.getpid(), signal.SIGINT)
                 time.sleep(0.1)
@@ -149,13 +149,10 @@ def test_a_ctrl_c_that_is_swallowed_stops_the_run_all_the_same(tmp_path) -> None
             self.taken: list[Cell] = []
 
         def free(self):
-            return [] if self.taken else [Slot()]
-
-        def busy(self):
-            return self.taken
+            return [] if self.taken else [Slot("one")]
 
         def submit(self, slot, trip) -> None:
-            self.taken += [one.cell for one in trip]
+            self.taken += [one.cell for one in trip.cells]
 
         def wait(self, seconds):
             return []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 from genbench.errors import UserError
 
 if TYPE_CHECKING:
+    from genbench.plugin.offers import Executor
     from genbench.runs.execute import RunOptions
 
 __all__ = [
@@ -32,6 +33,7 @@ class ExecutionArguments(TypedDict, total=False):
     timeout: float
     memory: str | int | None
     executor: str
+    address: str
     no_sandbox: bool
     takes_readings: bool
 
@@ -53,6 +55,8 @@ class Execution:
     memory: str | int | None = None
     """Of one cell: "4G", "500M" or bytes; None is half the machine."""
     executor: str = "local"
+    address: str = ""
+    """Of a cluster, for an executor that runs cells on one."""
     no_sandbox: bool = False
     """Whether readings may reach whatever this process can; for debugging."""
     takes_readings: bool = False
@@ -65,24 +69,40 @@ class Execution:
         """
         from genbench.engine.cells import Limits
         from genbench.engine.compute import Compute, use
-        from genbench.engine.devices import choose_device
+        from genbench.engine.devices import choose_device, device_elsewhere
         from genbench.sealing.seal import missing
 
-        device = choose_device(self.device)
+        elsewhere = self._elsewhere()
+        device = device_elsewhere(self.device) if elsewhere else choose_device(self.device)
         if self.device != "cpu":
             print(f"device: {device}", file=sys.stderr)
-        problem = "--no-sandbox" if self.no_sandbox else missing()
+        problem = "--no-sandbox" if self.no_sandbox else "" if elsewhere else missing()
         if problem and self.takes_readings:
             print(f"readings are not sealed: {problem}; no board calls them reproduced", file=sys.stderr)
-        jobs, threads = workers_and_threads(self.jobs, self.threads)
+        if elsewhere:
+            jobs, threads = self.jobs, self.threads or 1
+        else:
+            jobs, threads = workers_and_threads(self.jobs, self.threads)
         compute = Compute(device.name, threads, self.autocast)
         use(compute)
         return {
             "jobs": jobs,
             "limits": Limits(self.timeout, parse_memory(self.memory), compute, not self.no_sandbox),
             "executor": self.executor,
+            "address": self.address,
             "device_free": device.free,
         }
+
+    def _elsewhere(self) -> bool:
+        """Whether cells run on other machines."""
+        if self.executor == "local":  # every command's case, and no reason to look for plugins
+            if self.address:
+                raise UserError(f"--address {self.address} is for --executor ray; add that, or leave it out")
+            return False
+        from genbench.plugin.registry import load_registry
+
+        executor: Executor = load_registry().get("executors", self.executor).item
+        return executor.elsewhere
 
 
 def execution_arguments(execution: Execution) -> ExecutionArguments:
@@ -95,6 +115,7 @@ def execution_arguments(execution: Execution) -> ExecutionArguments:
         "timeout": execution.timeout,
         "memory": execution.memory,
         "executor": execution.executor,
+        "address": execution.address,
         "no_sandbox": execution.no_sandbox,
         "takes_readings": execution.takes_readings,
     }

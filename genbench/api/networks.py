@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genbench.engine.cells import Assignment, Cell, NetworkCells, Outcome, Result, Status
-from genbench.engine.local import LocalExecutor, Slot
+from genbench.engine.executors import Ended, Note, Slot, Trip
+from genbench.engine.local import LocalExecutor
 from genbench.engine.readings import ReadingTable
 from genbench.engine.scheduler import run_cells
 from genbench.engine.steps import load_named, load_step
 from genbench.engine.store import Store
 from genbench.errors import NotApplicable, UserError
 from genbench.keys import derive_seed
+from genbench.plugin.offers import ExecutorRequest
 from genbench.report.progress import silent_progress
 from genbench.subject.parts import (
     CountedParts,
@@ -114,7 +116,7 @@ def load_subject(
             # What comes out of a pack is copied; starting workers for that would take longer than all else.
             if plan.pack is not None:
                 return _Here()
-            return LocalExecutor(1, how["limits"], store.scratch.resolve())
+            return LocalExecutor(ExecutorRequest(1, how["limits"], store.scratch.resolve()))
 
         try:
             with silent_progress() as progress:
@@ -155,23 +157,19 @@ def _needed(plan: EvidencePlan, network: NetworkCells) -> list[Cell]:
 
 
 class _Here:
-    """Runs steps in this process; see `genbench.engine.scheduler.CellExecutor`."""
+    """Runs steps in this process; see `genbench.engine.executors.CellExecutor`."""
 
     def __init__(self) -> None:
-        self._slot = Slot()
-        self._ended: list[tuple[Cell, Outcome]] = []
+        self._ended: list[Ended | Note] = []
 
     def free(self) -> list[Slot]:
-        return [] if self._ended else [self._slot]
+        return [] if self._ended else [Slot("here")]
 
-    def busy(self) -> list[Cell]:
-        return [cell for cell, _ in self._ended]
+    def submit(self, slot: Slot, trip: Trip) -> None:
+        for one in trip.cells:
+            self._ended.append(Ended(one.cell.key, Outcome(Status.OK, result=dict(_step(one)))))
 
-    def submit(self, slot: Slot, trip: Sequence[Assignment]) -> None:
-        for one in trip:
-            self._ended.append((one.cell, Outcome(Status.OK, result=dict(_step(one)))))
-
-    def wait(self, seconds: float) -> list[tuple[Cell, Outcome]]:
+    def wait(self, seconds: float) -> list[Ended | Note]:
         ended, self._ended = self._ended, []
         return ended
 

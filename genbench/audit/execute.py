@@ -20,8 +20,8 @@ from genbench.engine.scheduler import Progress, run_cells
 from genbench.engine.store import Store
 from genbench.errors import UserError
 from genbench.plugin.contract import Measure, MeasureInfo
-from genbench.plugin.registry import Entry, Source, load_registry
-from genbench.runs.execute import RunOptions
+from genbench.plugin.registry import Entry, Source
+from genbench.runs.execute import RunOptions, make_executor
 
 __all__ = ["MeasureReadings", "finish", "observe"]
 
@@ -50,12 +50,11 @@ def finish(
     limits, free = how["limits"], how.get("device_free")
     jobs = how.get("jobs") or os.cpu_count() or 1
     jobs = jobs if free is None else at_once(jobs, free, limits.memory)
-    create = load_registry().get("executors", how.get("executor", "local")).item.create
     with Store(store_path) as store:
         table = ReadingTable(store)
         try:
             outcomes = run_cells(
-                cells, store, table, lambda: create(jobs, limits, store.scratch.resolve()), progress
+                cells, store, table, lambda: make_executor(how, jobs, store.scratch.resolve()), progress
             )
             return use(store, outcomes)
         finally:

@@ -50,7 +50,7 @@ __all__ = [
 _VERSION = 1
 """Code version of the steps in `genbench.audit`; raise it when one would give other bits."""
 
-IMAGES = Step("audit_images", "genbench.audit.images:store_images", "images of the audit")
+IMAGES = Step("audit_images", "genbench.audit.images:store_images", "images of the audit", at_home=True)
 STACK = Step("audit_stack", "genbench.audit.stacks:train_stack", "train a stack", seconds=12.0)
 CONTINUED = Step("audit_continued", "genbench.audit.stacks:continue_stack", "train further", seconds=5.0)
 EXPONENTIAL = Step("audit_exponential", "genbench.audit.exponential:train_exponential", "Exp++", seconds=5.0)

@@ -44,19 +44,25 @@ _LIMITS = (
         metavar="SECONDS", help="Time limit of one reading.",
     ),
 )  # fmt: skip
-_EXECUTOR = click.option("--executor", default="local", show_default=True, help="How cells are run.")
+_EXECUTOR = (
+    click.option(
+        "--address", default="", metavar="auto|local|HOST:PORT",
+        help="The cluster of `--executor ray`.  [default: auto]",
+    ),
+    click.option("--executor", default="local", show_default=True, help="How cells are run: local or ray."),
+)  # fmt: skip
 
 
 def execution_options(function: F) -> F:
-    """Add `--jobs`, `--device`, `--threads`, `--autocast`, `--executor` and the limits of a reading.
+    """Add `--jobs`, `--device`, `--threads`, `--autocast`, `--executor`, `--address` and a reading's limits.
 
     The command gets one argument `execution` in their place.
     """
-    return _with(function, (_EXECUTOR, *_LIMITS, *_WORKERS))
+    return _with(function, (*_EXECUTOR, *_LIMITS, *_WORKERS))
 
 
 def local_execution_options(function: F) -> F:
-    """The same without `--executor`."""
+    """The same without `--executor` and `--address`."""
     return _with(function, (*_LIMITS, *_WORKERS))
 
 
@@ -65,7 +71,7 @@ def worker_options(function: F) -> F:
     return _with(function, _WORKERS)
 
 
-_OF_LIMITS = ("timeout", "memory", "executor", "no_sandbox")
+_OF_LIMITS = ("timeout", "memory", "executor", "address", "no_sandbox")
 
 
 def _with(function: F, options: tuple[Callable[[F], F], ...]) -> F:

@@ -28,10 +28,18 @@ _VERSION = 1
 """Code version of the steps in `genbench.collection`; raise it when one would give other bits."""
 
 TRAINING = Step(
-    "collection_training", "genbench.collection.steps:training_data", "training images", users_code=True
+    "collection_training",
+    "genbench.collection.steps:training_data",
+    "training images",
+    users_code=True,
+    at_home=True,
 )
 NETWORK = Step(
-    "collection_network", "genbench.collection.steps:take_network", "read network", users_code=True
+    "collection_network",
+    "genbench.collection.steps:take_network",
+    "read network",
+    users_code=True,
+    at_home=True,
 )
 
 

@@ -27,7 +27,13 @@ def checked(outcome: Outcome) -> Outcome:
     result = outcome.result if status is Status.OK else {}
     output = printable(outcome.output, lines=True)[-_LONGEST_OUTPUT:]
     return replace(
-        outcome, status=status, reason=reason, result=result, cost=_cost(outcome.cost), output=output
+        outcome,
+        status=status,
+        reason=reason,
+        result=result,
+        cost=_cost(outcome.cost),
+        output=output,
+        fixable=None,
     )
 
 

@@ -17,8 +17,10 @@ from genbench.plugin.contract import Detail
 __all__ = [
     "KEPT",
     "Assignment",
+    "Cause",
     "Cell",
     "Cost",
+    "Fixable",
     "Limits",
     "NetworkCells",
     "Outcome",
@@ -76,6 +78,8 @@ class Step:
     """Whether it runs a function of the user's, which may hang: it then has the time limit of a reading."""
     autocasts: bool = False
     """Whether `--autocast` lets it compute in bfloat16; then that is one of its inputs."""
+    at_home: bool = False
+    """Whether it reads files that only this machine is sure to have: a pack, a data set, own networks."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,7 @@ class Cell:
         return self.reads or self.parents
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """A cell to be computed, and where."""
 
     cell: Cell
@@ -192,6 +195,22 @@ class Cost:
     """What kept a reading from all but its network: "landlock+seccomp", or nothing."""
 
 
+class Cause(StrEnum):
+    """What a person has to fix."""
+
+    USER = "user"
+    """What the message says, which is written for them."""
+    DISK = "disk"
+    """A disk that is full."""
+
+
+class Fixable(Struct, frozen=True):
+    """Why a step of genbench's failed, where a person can fix that and no other cell would escape it."""
+
+    cause: Cause
+    text: str
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a cell ended, its small result, and what it took."""
@@ -206,6 +225,7 @@ class Outcome:
     """The tail of what it printed."""
     computed: bool = True
     """False if it was read from the store."""
+    fixable: Fixable | None = None
 
     @property
     def value(self) -> float | None:

@@ -16,7 +16,16 @@ from genbench.engine.ask import ProcessEnded, answers_of
 from genbench.engine.guarded import die_with_parent
 from genbench.errors import UserError, one_line
 
-__all__ = ["Device", "Devices", "at_once", "choose_device", "find_devices", "main", "write_devices"]
+__all__ = [
+    "Device",
+    "Devices",
+    "at_once",
+    "choose_device",
+    "device_elsewhere",
+    "find_devices",
+    "main",
+    "write_devices",
+]
 
 CONTEXT_BYTES = 2**29
 """Of a GPU, for every process that uses it: what its libraries load there."""
@@ -93,6 +102,15 @@ def choose_device(name: str, devices: Devices | None = None) -> Device:
         f"--device {name}: torch {devices.torch} sees only {_words(devices.found)}{why}; "
         f"{remedy}, or leave --device out"
     )
+
+
+def device_elsewhere(name: str) -> Device:
+    """The device of machines that cannot be asked from here; each worker there is given a GPU of its own."""
+    if name == "cpu":
+        return Device("cpu")
+    if name == "cuda":
+        return Device("cuda:0")
+    raise UserError(f"--device {name}: workers on other machines are given a GPU each; write cpu or cuda")
 
 
 def _words(devices: Sequence[Device]) -> str:

@@ -299,7 +299,7 @@ class _Watch:
         self._drain()  # it flushed its output before it said so
         seconds = self.seconds() if done.seconds is None else done.seconds
         cost = self.cost(seconds, done.peak_bytes, done.shared_seconds, done.device)
-        return Outcome(done.status, done.reason, done.result, cost, self.tail())
+        return Outcome(done.status, done.reason, done.result, cost, self.tail(), fixable=done.fixable)
 
     def forged(self) -> tuple[Status, str] | None:
         """What to say of a piece that spoke for genbench."""

@@ -21,6 +21,7 @@ import msgspec
 
 from genbench.engine.cells import Limits, Result, Status
 from genbench.engine.compute import begin, device_name
+from genbench.engine.fixable import fixable
 from genbench.engine.messages import Begun, Done, Found, line, parse
 from genbench.engine.value import InvalidResult
 from genbench.errors import NotApplicable, described, one_line
@@ -272,7 +273,8 @@ def _attempt(piece: int, work: Work, ask: Ask) -> Done:
         traceback.print_exception(problem.with_traceback(trace))
         refused = isinstance(problem, OSError) and problem.errno in (errno.EPERM, errno.EACCES, errno.EXDEV)
         why = _REFUSED if _SEALED and refused else ""
-        return Done(piece, Status.FAILED, described(problem) + _where(trace) + why, peak_bytes=_peak())
+        reason = described(problem) + _where(trace) + why
+        return Done(piece, Status.FAILED, reason, peak_bytes=_peak(), fixable=fixable(problem))
 
 
 _REFUSED = "; a reading is sealed: it has its network and its code, but no other files, network or processes"

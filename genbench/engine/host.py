@@ -28,6 +28,7 @@ from genbench.engine.answers import checked
 from genbench.engine.cells import Limits, Outcome, Result, Status
 from genbench.engine.compute import starts_fresh
 from genbench.engine.environment import restore_environment
+from genbench.engine.fixable import fixable
 from genbench.engine.given import Given
 from genbench.engine.guard import Ask, Work, run_work
 from genbench.engine.guarded import Sealing
@@ -340,7 +341,7 @@ def _run_job(host: ReadingHost, job: Job) -> Iterator[tuple[str, Outcome]]:
             try:
                 yield task.key, _run_step(task, job.limits, host.scratch.parent)
             except Exception as problem:
-                yield task.key, Outcome(Status.FAILED, described(problem))
+                yield task.key, Outcome(Status.FAILED, described(problem), fixable=fixable(problem))
 
 
 def prepare_torch() -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from genbench.engine.cells import Limits, Outcome, Result, Setting, Status, Told
+from genbench.engine.cells import Fixable, Limits, Outcome, Result, Setting, Status, Told
 from genbench.keys import Inputs
 from genbench.plugin.registry import Source
 
@@ -209,6 +209,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     """Modules that it imported."""
     device: str = ""
     """What its device is called, where it is not the CPU."""
+    fixable: Fixable | None = None
 
 
 # -- what a guarded process that inherits nothing is to do ---------------------------------------------------

@@ -14,42 +14,18 @@ from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
 from typing import Protocol
 
-from genbench.engine.cells import KEPT, Assignment, Cell, Outcome, Status
-from genbench.engine.local import Slot
+from genbench.engine.cells import KEPT, Assignment, Cause, Cell, Outcome, Status
+from genbench.engine.executors import CellExecutor, Ended, Note, Trip
 from genbench.engine.readings import READING, ReadingTable
 from genbench.engine.store import Damage, Origin, Store, disk_full
 from genbench.errors import UserError
 
-__all__ = ["CellExecutor", "Progress", "provenance", "run_cells"]
+__all__ = ["Progress", "provenance", "run_cells"]
 
 _POLL_SECONDS = 0.2
 """Between two looks at cells that another run is computing."""
 _LONG_SECONDS = 1.0
 """Without any: whatever happens wakes us, but for a worker that says nothing at all."""
-
-
-class CellExecutor(Protocol):
-    """What an executor plugin's `create(jobs, limits, scratch)` returns."""
-
-    def free(self) -> list[Slot]:
-        """Slots that can take a cell."""
-        ...
-
-    def busy(self) -> list[Cell]:
-        """Cells that are being computed."""
-        ...
-
-    def submit(self, slot: Slot, trip: Sequence[Assignment]) -> None:
-        """Start computing cells of one group: one, or readings of one network that belong together."""
-        ...
-
-    def wait(self, seconds: float) -> list[tuple[Cell, Outcome]]:
-        """Cells that ended within `seconds`."""
-        ...
-
-    def close(self) -> None:
-        """Stop everything at once."""
-        ...
 
 
 class Progress(Protocol):
@@ -59,8 +35,8 @@ class Progress(Protocol):
         """What needs no work and what does."""
         ...
 
-    def started(self, cell: Cell) -> None:
-        """A cell's computation began."""
+    def started(self, cell: Cell, node: str) -> None:
+        """A cell's computation began on the machine `node`, which is empty for this one."""
         ...
 
     def ended(self, cell: Cell, outcome: Outcome) -> None:
@@ -121,6 +97,8 @@ class _Run:
         self.outcomes: dict[str, Outcome] = {}
         self.pending: dict[str, Cell] = dict(self.cells)
         """Neither done nor being computed."""
+        self.running: dict[str, Cell] = {}
+        """Handed to the executor, and not ended."""
         self._ready: dict[str, deque[Cell]] = {}
         """Cells that could start now, by group."""
         self._children: dict[str, list[Cell]] = {}
@@ -166,23 +144,30 @@ class _Run:
         """Compute all pending cells, unless `stopped`."""
         for waiting in self.pending.values():
             self._queue_if_ready(waiting)
-        while self.pending or executor.busy():
+        while self.pending or self.running:
             if stopped():
                 raise KeyboardInterrupt
             self._look_elsewhere_again()
             free = executor.free()
             for place, slot in enumerate(free):
-                taken = {busy.group for busy in executor.busy()}
-                trip = self._claim(slot.group, taken, len(free) - place)
-                if not trip:
+                taken = {cell.group for cell in self.running.values()}
+                cells = self._claim(slot.group, taken, len(free) - place)
+                if not cells:
                     break
-                self._table.started(trip)
-                for cell in trip:
-                    self._progress.started(cell)
-                executor.submit(slot, [self._assigned(cell) for cell in trip])
-            wait = _POLL_SECONDS if self._elsewhere else _LONG_SECONDS
-            if ended := executor.wait(wait):
-                self._finish(ended)
+                self._table.started(cells)
+                for cell in cells:
+                    self._progress.started(cell, slot.node)
+                self.running.update((cell.key, cell) for cell in cells)
+                executor.submit(slot, Trip(tuple(map(self._assigned, cells))))
+            self._take(executor.wait(_POLL_SECONDS if self._elsewhere else _LONG_SECONDS))
+
+    def _take(self, said: Sequence[Ended | Note]) -> None:
+        for one in said:
+            if isinstance(one, Note):
+                self._progress.note(one.text)
+        ended = [(self.running.pop(one.key), one.outcome) for one in said if isinstance(one, Ended)]
+        if ended:
+            self._finish(ended)
 
     def _assigned(self, cell: Cell) -> Assignment:
         parents = {name: self._store.folder(key) for name, key in cell.sources.items()}
@@ -255,7 +240,7 @@ class _Run:
                 self._store.unstage(cell.key)
         self._table.ended(ended)
         for cell, outcome in ended:
-            if cell.step != READING and outcome.status is Status.FAILED:
+            if cell.step != READING:
                 _raise_if_fixable(outcome, self._store)
         for cell, outcome in ended:
             self._store.unlock(cell.key)
@@ -277,10 +262,11 @@ class _Run:
 
 def _raise_if_fixable(outcome: Outcome, store: Store) -> None:
     """genbench's own steps fail for reasons that a person can fix, and that no other cell would escape."""
-    if "No space left" in outcome.reason or "Disk quota" in outcome.reason:
+    if outcome.fixable is None:
+        return
+    if outcome.fixable.cause is Cause.DISK:
         raise disk_full(store.root)
-    if outcome.reason.startswith("UserError: "):
-        raise UserError(outcome.reason.removeprefix("UserError: ").rpartition(" (")[0])
+    raise UserError(outcome.fixable.text)
 
 
 def provenance() -> Origin:

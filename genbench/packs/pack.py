@@ -32,7 +32,7 @@ PACKS = "packs"
 """Folder beside a suite's file with the packs that ship with it, by suite."""
 MANIFEST = "pack.json"
 
-UNPACKED = Step("unpacked", "genbench.packs.pack:unpack", "unpack evidence", seconds=0.1)
+UNPACKED = Step("unpacked", "genbench.packs.pack:unpack", "unpack evidence", seconds=0.1, at_home=True)
 _VERSION = 1
 """Code version of `unpack`; raise it when it would give other bits."""
 

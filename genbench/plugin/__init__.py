@@ -11,8 +11,9 @@ The public names, all that an author of a plugin needs; CONTRIBUTING.md has an e
 - degradations: a `Degradation` fits `Dial`s to a `DegradationTask`.
 - suites: a `SuiteFile` is a TOML file with a name, a `SuiteKind` what such files may be about; the seam that
   a kind implements is `genbench.suites.kind.Kind`.
-- executors: an `Executor` makes a `CellExecutor`, which takes trips of `Assignment`s (each with a `Cell` and
-  that with its `Step`) into `Slot`s under `Limits` and gives `Outcome`s, each with a `Status` and a `Cost`;
+- executors: an `Executor` makes of an `ExecutorRequest` with its `Limits` a `CellExecutor`. It takes a `Trip`
+  of `Assignment`s (each with a `Cell` and that with its `Step`) into a `Slot` and gives for each an `Ended`
+  with its `Outcome` (`Status`, `Cost`, a `Fixable` where a person can act); a `Note` is for people.
   `LocalExecutor` is one to build on.
 
 They are imported on first use. `ImageData` and its splits and `LoadedBackbone` import torch: a plugin that
@@ -27,10 +28,9 @@ from genbench._lazy import names_from
 
 if TYPE_CHECKING:
     from genbench.data.images import FileImages, ImageData, ImageSplit, TensorImages
-    from genbench.engine.cells import Assignment, Cell, Cost, Outcome, Status, Step
-    from genbench.engine.guard import Limits
-    from genbench.engine.local import LocalExecutor, Slot
-    from genbench.engine.scheduler import CellExecutor
+    from genbench.engine.cells import Assignment, Cell, Cost, Fixable, Limits, Outcome, Status, Step
+    from genbench.engine.executors import CellExecutor, Ended, Note, Slot, Trip
+    from genbench.engine.local import LocalExecutor
     from genbench.plugin.contract import Estimate, Measure, MeasureInfo, measure
     from genbench.plugin.hookspecs import hookimpl
     from genbench.plugin.offers import (
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         DegradationTask,
         Dial,
         Executor,
+        ExecutorRequest,
         SuiteFile,
     )
     from genbench.plugin.suite_kind import SuiteKind
@@ -61,9 +62,12 @@ __all__ = [
     "Degradation",
     "DegradationTask",
     "Dial",
+    "Ended",
     "Estimate",
     "Executor",
+    "ExecutorRequest",
     "FileImages",
+    "Fixable",
     "ImageData",
     "ImageSplit",
     "Limits",
@@ -71,6 +75,7 @@ __all__ = [
     "LocalExecutor",
     "Measure",
     "MeasureInfo",
+    "Note",
     "Outcome",
     "Slot",
     "Status",
@@ -78,21 +83,23 @@ __all__ = [
     "SuiteFile",
     "SuiteKind",
     "TensorImages",
+    "Trip",
     "hookimpl",
     "measure",
 ]
 
 _NAMES = {
     "genbench.data.images": ("FileImages", "ImageData", "ImageSplit", "TensorImages"),
-    "genbench.engine.cells": ("Assignment", "Cell", "Cost", "Outcome", "Status", "Step"),
-    "genbench.engine.guard": ("Limits",),
-    "genbench.engine.local": ("LocalExecutor", "Slot"),
-    "genbench.engine.scheduler": ("CellExecutor",),
+    "genbench.engine.cells": (
+        "Assignment", "Cell", "Cost", "Fixable", "Limits", "Outcome", "Status", "Step",
+    ),
+    "genbench.engine.executors": ("CellExecutor", "Ended", "Note", "Slot", "Trip"),
+    "genbench.engine.local": ("LocalExecutor",),
     "genbench.plugin.contract": ("Estimate", "Measure", "MeasureInfo", "measure"),
     "genbench.plugin.hookspecs": ("hookimpl",),
     "genbench.plugin.offers": (
         "Availability", "Backbone", "BackboneRequest", "DataRequest", "Dataset", "Degradation",
-        "DegradationTask", "Dial", "Executor", "SuiteFile",
+        "DegradationTask", "Dial", "Executor", "ExecutorRequest", "SuiteFile",
     ),
     "genbench.plugin.suite_kind": ("SuiteKind",),
     "genbench.zoo.loaded": ("LoadedBackbone",),

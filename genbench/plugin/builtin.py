@@ -10,8 +10,9 @@ from genbench.plugin.offers import Executor, SuiteFile
 from genbench.plugin.suite_kind import SuiteKind
 
 if TYPE_CHECKING:
+    from genbench.engine.executors import CellExecutor
     from genbench.plugin.contract import Measure
-    from genbench.plugin.offers import Backbone, Dataset, Degradation
+    from genbench.plugin.offers import Backbone, Dataset, Degradation, ExecutorRequest
 
 _SUITES = Path(__file__).parent.parent / "suites"
 
@@ -84,7 +85,15 @@ def genbench_suite_kinds() -> list[SuiteKind]:
 
 @hookimpl
 def genbench_executors() -> list[Executor]:
-    """Worker processes on this machine."""
+    """Worker processes on this machine, and on those of a cluster."""
     from genbench.engine.local import LocalExecutor
 
-    return [Executor("local", "worker processes on this machine", LocalExecutor)]
+    def on_ray(request: ExecutorRequest) -> CellExecutor:
+        from genbench.cluster.executor import RayExecutor
+
+        return RayExecutor(request)
+
+    return [
+        Executor("local", "worker processes on this machine", LocalExecutor),
+        Executor("ray", "the machines of a Ray cluster; see --address", on_ray, elsewhere=True),
+    ]

@@ -91,6 +91,10 @@ class _SummedUp(_Values, frozen=True):
     summary: str
 
 
+class _ExecutorValues(_SummedUp, frozen=True):
+    elsewhere: bool
+
+
 def known_here(source: Source, offered: Offered) -> Any:
     """What `source` offers, with all but its functions.
 
@@ -129,7 +133,7 @@ _FORMS: dict[str, tuple[type[_Values], Any]] = {
     "degradations": (_DegradationValues, _with(Degradation, "fit")),
     "suites": (_SuiteValues, _with(SuiteFile)),
     "suite_kinds": (_SummedUp, _with(SuiteKind, "create")),
-    "executors": (_SummedUp, _with(Executor, "create")),
+    "executors": (_ExecutorValues, _with(Executor, "create")),
 }
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from genbench.data.images import ImageData
-    from genbench.engine.guard import Limits
-    from genbench.engine.scheduler import CellExecutor
+    from genbench.engine.cells import Limits
+    from genbench.engine.executors import CellExecutor
     from genbench.zoo.loaded import LoadedBackbone
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "DegradationTask",
     "Dial",
     "Executor",
+    "ExecutorRequest",
     "SuiteFile",
 ]
 
@@ -166,5 +167,23 @@ class Executor:
     name: str
     """What `--executor` takes."""
     summary: str
-    create: Callable[[int, Limits, Path], CellExecutor] = field(repr=False)
-    """(cells at once, limits of a reading, a scratch folder) to what runs cells, as `LocalExecutor` does."""
+    create: Callable[[ExecutorRequest], CellExecutor] = field(repr=False)
+    """What runs cells, as `LocalExecutor` does."""
+    elsewhere: bool = False
+    """Whether cells run on other machines: the cores, the memory and the devices of this one say nothing."""
+
+
+@dataclass(frozen=True)
+class ExecutorRequest:
+    """What an executor is told when it is made."""
+
+    jobs: int | None
+    """Trips at once; None is as many as there is room for."""
+    limits: Limits
+    """Of one cell: the time of a reading, memory, device and threads."""
+    scratch: Path
+    """A folder for temporary files, which goes when the run ends."""
+    address: str = ""
+    """Of a cluster, as `--address` says it."""
+    memory: int = 0
+    """Bytes that the largest cell is expected to take; 0 if nothing is known."""

@@ -42,8 +42,12 @@ __all__ = ["PopulationPlan", "missing_data", "plan_population"]
 _VERSION = 1
 """Code version of the steps in `genbench.population`; raise it when one would give other bits."""
 
-TRAINING = Step("population_training", "genbench.population.pools:training_pool", "training images")
-HELDOUT = Step("population_heldout", "genbench.population.pools:heldout_pool", "held-out images")
+TRAINING = Step(
+    "population_training", "genbench.population.pools:training_pool", "training images", at_home=True
+)
+HELDOUT = Step(
+    "population_heldout", "genbench.population.pools:heldout_pool", "held-out images", at_home=True
+)
 SHIFTS = Step("population_shifts", "genbench.population.pools:shifts", "corrupt images")
 BLOCK = Step("population_block", "genbench.population.blocks:train_block", "train a stack", seconds=25.0)
 JUDGED = Step(

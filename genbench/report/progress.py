@@ -85,6 +85,10 @@ def _headline(plan: Plan) -> str:
     return f"suite {plan.suite.title}: {work}{mark}"
 
 
+def _placed(cell: Cell, node: str) -> str:
+    return f"{cell.label} on {node}" if node else cell.label
+
+
 def _failed(outcome: Outcome) -> bool:
     return outcome.status not in (Status.OK, Status.NOT_APPLICABLE)
 
@@ -95,7 +99,7 @@ class _Silent:
     def begin(self, stored: list[Cell], pending: list[Cell]) -> None:
         pass
 
-    def started(self, cell: Cell) -> None:
+    def started(self, cell: Cell, node: str) -> None:
         pass
 
     def ended(self, cell: Cell, outcome: Outcome) -> None:
@@ -116,8 +120,8 @@ class _Cells(_Silent):
         self._total, self._done = len(stored) + len(pending), len(stored)
         self._bar.update(self._done, self._total, "")
 
-    def started(self, cell: Cell) -> None:
-        self._bar.update(self._done, self._total, cell.label)
+    def started(self, cell: Cell, node: str) -> None:
+        self._bar.update(self._done, self._total, _placed(cell, node))
 
     def ended(self, cell: Cell, outcome: Outcome) -> None:
         self._done += 1
@@ -136,7 +140,7 @@ class _Lines:
     def begin(self, stored: list[Cell], pending: list[Cell]) -> None:
         self._total, self._done = len(stored) + len(pending), len(stored)
 
-    def started(self, cell: Cell) -> None:
+    def started(self, cell: Cell, node: str) -> None:
         pass
 
     def ended(self, cell: Cell, outcome: Outcome) -> None:
@@ -187,9 +191,9 @@ class _Bars:
                 start=False,
             )
 
-    def started(self, cell: Cell) -> None:
+    def started(self, cell: Cell, node: str) -> None:
         self._progress.start_task(self._bars[cell.step])
-        self._progress.update(self._bars[cell.step], now=cell.label)
+        self._progress.update(self._bars[cell.step], now=_placed(cell, node))
 
     def ended(self, cell: Cell, outcome: Outcome) -> None:
         self._progress.update(self._bars[cell.step], advance=1)

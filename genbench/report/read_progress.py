@@ -39,7 +39,7 @@ class _Readings:
             self._task = self._bar.add_task("read", total=self._total, completed=self._done)
             self._bar.start()
 
-    def started(self, cell: Cell) -> None:
+    def started(self, cell: Cell, node: str) -> None:
         pass
 
     def ended(self, cell: Cell, outcome: Outcome) -> None:

@@ -11,11 +11,13 @@ from typing import Required, TypedDict, TypeVar, Unpack
 
 from genbench.engine.cells import Outcome, Status
 from genbench.engine.devices import at_once
+from genbench.engine.executors import CellExecutor
 from genbench.engine.guard import Limits
 from genbench.engine.readings import ReadingTable
 from genbench.engine.scheduler import Progress, run_cells
 from genbench.engine.store import Store
 from genbench.errors import UserError
+from genbench.plugin.offers import Executor, ExecutorRequest
 from genbench.plugin.registry import load_registry
 from genbench.runs.forecast import estimate
 from genbench.runs.plan import Plan
@@ -29,7 +31,9 @@ __all__ = [
     "bring_to_end",
     "execute",
     "find_evidence",
+    "make_executor",
     "require_ready",
+    "runs_elsewhere",
     "workers_of",
 ]
 
@@ -44,6 +48,8 @@ class RunOptions(TypedDict, total=False):
     limits: Required[Limits]
     """Of one cell: time, memory, device and threads."""
     executor: str
+    address: str
+    """Of a cluster, for an executor that runs cells on one."""
     device_free: int | None
     """Bytes of the GPU that nothing uses now, where cells are computed on one."""
 
@@ -81,6 +87,24 @@ def require_ready(plan: Plan, executor: str = "local") -> None:
         raise UserError(plan.evidence.missing[0])
 
 
+def make_executor(how: RunOptions, jobs: int, scratch: Path, memory: int = 0) -> CellExecutor:
+    """What runs the cells.
+
+    Parameters
+    ----------
+    memory : bytes that the largest cell will take, if that is known.
+    """
+    executor: Executor = load_registry().get("executors", how.get("executor", "local")).item
+    wanted = how.get("jobs") if executor.elsewhere else jobs
+    return executor.create(ExecutorRequest(wanted, how["limits"], scratch, how.get("address", ""), memory))
+
+
+def runs_elsewhere(how: RunOptions) -> bool:
+    """Whether cells run on other machines."""
+    executor: Executor = load_registry().get("executors", how.get("executor", "local")).item
+    return executor.elsewhere
+
+
 def workers_of(plan: Plan, store: Path, how: RunOptions) -> int:
     """Cells at once: as asked for, and on a GPU no more than its memory holds of the largest cell left."""
     jobs, free = how.get("jobs") or os.cpu_count() or 1, how.get("device_free")
@@ -97,15 +121,18 @@ def bring_to_end(
     **how: Unpack[RunOptions],
 ) -> Result:
     """Compute all cells of `plan` that are not stored, then let `use` look at the store and the outcomes."""
-    executor, limits = how.get("executor", "local"), how["limits"]
-    require_ready(plan, executor)
-    create = load_registry().get("executors", executor).item.create
+    require_ready(plan, how.get("executor", "local"))
     workers = workers_of(plan, store_path, how)
+    memory = estimate(plan, store_path, workers).memory_bytes if runs_elsewhere(how) else 0
     with Store(store_path) as store:
         table = ReadingTable(store)
         try:
             outcomes = run_cells(
-                plan.cells(), store, table, lambda: create(workers, limits, store.scratch.resolve()), progress
+                plan.cells(),
+                store,
+                table,
+                lambda: make_executor(how, workers, store.scratch.resolve(), memory),
+                progress,
             )
             return use(store, outcomes)
         finally:

@@ -24,6 +24,7 @@ from genbench.engine.store import Store
 from genbench.engine.workers import NurseryEnded, Workers
 from genbench.errors import UserError
 from genbench.plugin.contract import Measure
+from genbench.plugin.offers import ExecutorRequest
 from genbench.plugin.registry import Entry
 from genbench.runs.execute import RunOptions
 from genbench.runs.plan import measure_fingerprint
@@ -64,7 +65,7 @@ def read_network(
                 cells.values(),
                 store,
                 table,
-                lambda: LocalExecutor(jobs, limits, scratch, workers),
+                lambda: LocalExecutor(ExecutorRequest(jobs, limits, scratch), workers),
                 progress,
             )
         finally:

@@ -37,7 +37,7 @@ from genbench.testbed.suite import TestbedNetwork, TestbedSuite
 
 __all__ = ["Family", "TestbedPlan", "missing_parts", "plan_testbed"]
 
-IMAGES = Step("images", "genbench.testbed.steps:images", "choose images")
+IMAGES = Step("images", "genbench.testbed.steps:images", "choose images", at_home=True)
 NOISE = Step("noise", "genbench.testbed.steps:degraded_images", "degrade images")
 ADAPTED = Step("adapted", "genbench.testbed.steps:adapted_network", "adapt backbone")
 FEATURES = Step("features", "genbench.testbed.steps:features", "extract features", autocasts=True)

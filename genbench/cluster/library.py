@@ -1,0 +1,45 @@
+"""Ray, imported when a cluster is asked for, and the connection to one."""
+
+from __future__ import annotations
+
+import logging
+import os
+from types import ModuleType
+from typing import Any
+
+from genbench.errors import UserError, one_line
+
+__all__ = ["connect", "import_ray"]
+
+
+def import_ray() -> ModuleType:
+    """The library, or one sentence that says how to install it."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the coming default; silent about it
+    try:
+        import ray
+    except ImportError:
+        raise UserError(
+            "--executor ray needs Ray; run `pip install 'genbench[ray]'` here and on every node"
+        ) from None
+    module: ModuleType = ray
+    return module
+
+
+def connect(ray: Any, address: str) -> bool:
+    """Join the cluster at `address`; whether that was done here, and is to be undone."""
+    if ray.is_initialized():
+        return False
+    address = address or "auto"
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address == "local":
+        options |= {"include_dashboard": False}
+    try:
+        ray.init(address=address, **options)
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as problem:
+        raise UserError(
+            f"--address {address}: no Ray cluster can be joined from here ({one_line(str(problem), 160)}); "
+            "`ray start --head` starts one, `ray start --address HOST:PORT` adds this machine to one, and "
+            "--address local uses this machine alone"
+        ) from problem
+    return True
