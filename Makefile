@@ -46,7 +46,7 @@ $(READY): pyproject.toml constraints.txt plugins/genbench-example/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "genbench needs Python 3.11 or newer; set PYTHON=")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) torch
-	$(PIP) --editable '.[dev,lite,ray]' --editable plugins/genbench-example --editable plugins/genbench-weightwatcher
+	$(PIP) --editable '.[dev,lite,ray,lightning]' --editable plugins/genbench-example --editable plugins/genbench-weightwatcher
 	touch $@
 
 clean:  ## remove the virtual environment and caches (not .genbench, the results)

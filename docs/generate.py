@@ -82,12 +82,23 @@ def _row(parameter: click.Parameter, context: click.Context) -> str | None:
     )
 
 
+_NOISE = (
+    "Expensive ones draw noise and look at a part of the training set; two standard errors hold the value on "
+    "all of it in some nine cases of ten, and a reading that its error cannot tell from 0 says so."
+)
+
+
 def measures_page() -> str:
     """Every built-in measure with its formula, by category."""
     from genbench.plugin.registry import BUILT_IN, load_registry
 
     entries = [e for e in load_registry().measures.values() if e.source.kind == BUILT_IN]
-    lines = ["# Measures", "", f"The {len(entries)} measures that come with genbench. C is the reading.", ""]
+    lines = [
+        "# Measures",
+        "",
+        f"The {len(entries)} measures that come with genbench. C is the reading. {_NOISE}",
+        "",
+    ]
     for category in dict.fromkeys(entry.item.category for entry in entries):
         lines += [f"## {category}", ""]
         for entry in (e for e in entries if e.item.category == category):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -106,7 +106,9 @@ def _warnings_as_python_shows_them() -> Iterator[None]:
         yield
 
 
-def in_process(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def in_process(
+    *arguments: str | Path, cwd: Path, settings: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """The command line in this process: the same code, answers and exit codes, and no start of Python.
 
     What is left of a command here (imported modules, the registry of plugins) is what a test may not ask
@@ -121,7 +123,7 @@ def in_process(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess
         out, err = stack.enter_context(_streams(folder))
         stack.enter_context(_warnings_as_python_shows_them())
         stack.enter_context(contextlib.chdir(cwd))
-        stack.enter_context(mock.patch.dict(os.environ, environment(), clear=True))
+        stack.enter_context(mock.patch.dict(os.environ, {**environment(), **(settings or {})}, clear=True))
         stack.enter_context(mock.patch.object(sys, "argv", ["genbench", *words]))
         # pytest keeps every core busy: a command's second worker would only cost another start of torch.
         stack.enter_context(mock.patch.object(os, "cpu_count", return_value=1))
@@ -226,6 +228,12 @@ def one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def readers_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of all who read the documents (`reader.Reader`); they are one xdist group."""
+    return tmp_path_factory.mktemp("readers") / "store"
 
 
 @pytest.fixture(scope="session")

@@ -242,20 +242,7 @@ def test_a_table_without_a_truth_is_refused(suite) -> None:
     assert "add a column 'gap'" in sentence(suite)
 
 
-# -- the example -----------------------------------------------------------------------------------
-
-
-def test_the_example_runs_at_once(run_process, tmp_path) -> None:
-    made = run_process("new", "--collection", "mynets", "--json")
-    assert made.returncode == 0, made.stderr
-    done = run_process("run", "--suite", json.loads(made.stdout)["suite"], "-m", "path_norm", "--json")
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    score = next(one for one in answer["measures"] if one["name"] == "path_norm")["sign_error"]
-    assert score["available"] == 4
-    again = run_process("new", "--collection", "mynets")
-    assert again.returncode == 2
-    assert "exists already" in again.stderr
+# -- the example, which `test_documents` runs as its page has it -------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,108 +1,97 @@
-"""The manual: it builds without a warning, and what its pages tell readers to type works as it stands."""
+"""The manual as a site: it builds without a warning, and all its links lead on."""
 
 from __future__ import annotations
 
+import logging
 import re
-import subprocess
-import sys
-import tomllib
+from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
-from conftest import environment
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
-BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<content>.*?)^```$", re.DOTALL | re.MULTILINE)
-FILE = re.compile(r"# (?P<name>[\w-]+\.py)\n")
-
-READER = """
-import contextlib, shlex, subprocess, sys
-from pathlib import Path
-
-def typed(line):
-    words = shlex.split(line.split("  #")[0])
-    target = sys.stdout
-    if ">" in words:
-        place = words.index(">")
-        target, words = open(words[place + 1], "w"), words[:place]
-    if words[0] == "python":
-        subprocess.run([sys.executable, *words[1:]], check=True)
-        return
-    assert words[0] == "genbench", line
-    from genbench.cli import main
-    try:
-        with contextlib.redirect_stdout(target):
-            main(words[1:])
-    except SystemExit as end:
-        assert end.code in (0, None), f"{line}: {end.code}"
-    target.flush()
-"""
-"""A reader who types whatever a page says, in one session."""
+GENERATED = {"reference/cli.md", "reference/measures.md", "reference/records.md"}
 
 
-def blocks(page: str) -> list[tuple[str, str]]:
-    """(language, content) of every block of a page, in its order."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    return [(found["language"], found["content"]) for found in BLOCK.finditer(text)]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Built as `make manual` does, with what the build had to complain about in `complaints.txt`."""
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    folder = tmp_path_factory.mktemp("manual") / "site"
+    said = folder.with_name("complaints.txt")
+    handler = logging.FileHandler(said)
+    handler.setLevel(logging.WARNING)
+    logging.getLogger("mkdocs").addHandler(handler)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_MKDOCS_2_WARNING", "1")
+        config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder))
+        build(config)
+    logging.getLogger("mkdocs").removeHandler(handler)
+    handler.close()
+    return folder
 
 
-def session(page: str) -> str:
-    parts = [READER]
-    for language, content in blocks(page):
-        if language in ("sh", "console"):
-            parts += [f"typed({line!r})" for line in content.splitlines() if line]
-        elif language == "python" and (named := FILE.match(content)):
-            parts.append(f"Path({named['name']!r}).write_text({content!r})")
-        elif language == "python":
-            parts.append(content)
-        elif language == "toml":
-            tomllib.loads(content)
-        else:
-            assert language == "text", f"{page}: nobody tests a block of {language!r}"
-    return "\n".join(parts)
+class _Page(HTMLParser):
+    """Where a page can be entered, and where it leads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id" and value:
+                self.anchors.add(value)
+            elif name in ("href", "src") and value:
+                self.links.add(value)
 
 
-def test_the_manual_builds_without_a_warning(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"]
-    settings = {**environment(), "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(words, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "WARNING" not in done.stdout + done.stderr
-    made = (tmp_path / "site" / "reference" / "measures" / "index.html").read_text()
-    assert "pacbayes_mag_flatness" in made
-    assert (
-        "genbench leaderboard check" in (tmp_path / "site" / "reference" / "cli" / "index.html").read_text()
-    )
+def test_it_builds_without_a_warning(site: Path) -> None:
+    assert site.with_name("complaints.txt").read_text() == ""
+    assert "pacbayes_mag_flatness" in (site / "reference" / "measures" / "index.html").read_text()
+    assert "genbench leaderboard check" in (site / "reference" / "cli" / "index.html").read_text()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if set(dict(blocks(page))) - {"text", "toml"}])
-def test_what_a_page_tells_readers_to_type_works(page: str, tmp_path: Path) -> None:
-    (tmp_path / "leaderboards").symlink_to(ROOT / "leaderboards")
-    (tmp_path / "session.py").write_text(session(page))
-    settings = {**environment(), "MPLBACKEND": "agg"}
-    done = subprocess.run(
-        [sys.executable, "session.py"],
-        cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=500, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+def test_every_link_and_anchor_leads_on(site: Path) -> None:
+    """All of them within the site; those that lead out are at least addresses of pages."""
+    pages = {path: _Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+    assert len(pages) > 20
+    followed = 0
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                assert parts.scheme in ("https", "data"), link
+                continue
+            target = path if not parts.path else _place(site, path, unquote(parts.path))
+            assert target.exists(), f"{path.relative_to(site)}: {link}"
+            if parts.fragment and target in pages:
+                followed += 1
+                assert unquote(parts.fragment) in pages[target].anchors | {"__skip"}, f"{path}: {link}"
+    assert followed > 100
 
 
-def test_what_cannot_be_run_here_is_at_least_a_command() -> None:
-    """In blocks of text: they need a GPU, a hub or days."""
-    from genbench.cli import _COMMANDS
+def _place(site: Path, page: Path, link: str) -> Path:
+    base = site if link.startswith("/") else page.parent
+    target = Path(base, link.lstrip("/")).resolve()
+    return target / "index.html" if target.is_dir() else target
 
-    for page in PAGES:
-        for language, content in blocks(page):
-            if language == "toml":
-                tomllib.loads(content)
-            elif language == "text":
-                for line in re.findall(r"^genbench (\S+)", content, re.MULTILINE):
-                    assert line in _COMMANDS, f"{page}: {line}"
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text('<h1 id="top"></h1><a href="./gone/#x"></a><a href="#top"></a>')
+    page = _Page((tmp_path / "index.html").read_text())
+    assert page.anchors == {"top"}
+    places = {link: _place(tmp_path, tmp_path / "index.html", urlsplit(link).path) for link in page.links}
+    assert {link: place.exists() for link, place in places.items()} == {"./gone/#x": False, "#top": True}
 
 
 def test_every_page_is_in_the_navigation() -> None:
     listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
-    generated = {"reference/cli.md", "reference/measures.md", "reference/records.md"}
-    assert listed == set(PAGES) | generated
+    assert listed == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} | GENERATED

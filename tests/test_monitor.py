@@ -123,7 +123,7 @@ def test_what_a_monitor_refuses(arguments, said) -> None:
 
 
 def test_the_callback_starts_with_the_fit_and_reads_after_epochs(monkeypatch) -> None:
-    """With the two hooks that Lightning calls; the test below has the real thing, where it is installed."""
+    """With the two hooks that Lightning calls; the test below has the real thing."""
     lightning, pytorch = types.ModuleType("lightning"), types.ModuleType("lightning.pytorch")
     pytorch.Callback = object  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "lightning", lightning)
@@ -140,29 +140,60 @@ def test_the_callback_starts_with_the_fit_and_reads_after_epochs(monkeypatch) ->
     assert module._trainer is threads
 
 
-def test_a_real_lightning_training() -> None:
-    lightning = pytest.importorskip("lightning.pytorch")
+@pytest.mark.parametrize("chosen", ["its network", "the module itself"])
+def test_a_real_lightning_training(chosen: str) -> None:
+    """Three epochs, with the curves that a plain loop over the same batches gives, and no pass more than those
+    of the training and of the readings alone."""
+    import lightning.pytorch as lightning
 
     class Module(lightning.LightningModule):
         def __init__(self) -> None:
             super().__init__()
             self.net = Net()
 
+        def forward(self, x):
+            return self.net(x)
+
         def training_step(self, batch, _):
-            return nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+            return nn.functional.cross_entropy(self(batch[0]), batch[1])
 
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    monitor = genbench.Monitor(["param_norm", "fro_dist"], DATA)
+    names = ["param_norm", "fro_dist", "inverse_margin"]
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*DATA), batch_size=16)
+    subject = genbench.Subject.from_module(Net(), data=DATA, initial=Net(), classes=3)
+    Net.passes = 0
+    for name in names:
+        genbench.read(name, subject)
+    alone = Net.passes
+
+    monitor = genbench.Monitor(names, DATA, classes=3)
+    callback = monitor.callback(lambda module: module.net) if chosen == "its network" else monitor.callback()
     trainer = lightning.Trainer(
-        max_epochs=3, callbacks=[monitor.callback(lambda module: module.net)], logger=False,
-        enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu",
+        max_epochs=3, callbacks=[callback], logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
     )  # fmt: skip
-    trainer.fit(Module(), loader)
+    module = Module()
+    torch.manual_seed(2)
+    Net.passes = 0
+    trainer.fit(module, loader)
+    assert Net.passes <= 3 * len(loader) + 3 * alone
+    assert module.trainer is trainer
+
+    plain, curve = Net(), genbench.Monitor(names, DATA, classes=3)
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+    torch.manual_seed(2)
+    curve.start(plain)
+    for epoch in range(3):
+        for x, y in loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(plain(x), y).backward()
+            optimizer.step()
+        curve.step(plain, epoch)
     assert list(monitor.frame.index) == [0, 1, 2]
     assert (monitor.frame["fro_dist"] > 0).all()
+    assert monitor.frame.equals(curve.frame)
 
 
 def test_without_lightning_the_callback_says_what_to_install(monkeypatch) -> None:

@@ -91,6 +91,24 @@ def from_checkout(folder: Path, from_wheel: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
+CELLS = """
+import ast, json, sys
+
+cells = json.load(open(sys.argv[1], encoding="utf-8"))["cells"]
+names = {"__name__": "__main__"}
+for text in ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"):
+    tree = ast.parse(text)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "cell", "exec"), names)
+    if last is not None:
+        value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+        view = getattr(value, "_repr_html_", lambda: None)()
+        print("shown", type(value).__name__, len(view or ""))
+print("from", names["genbench"].__file__)
+"""
+"""A notebook cell by cell, and what it would show of the last expression of each."""
+
+
 def ranks(document: dict[str, Any]) -> dict[str, int | None]:
     return {measure["name"]: measure["rank"] for measure in document["measures"]}
 
@@ -149,3 +167,22 @@ def test_the_wheel_writes_a_report_that_needs_no_checkout(folder: Path, from_whe
     page = (folder / "empty" / from_wheel["report"]).read_text()
     assert "judged by" in page
     assert str(ROOT) not in page
+
+
+NOTEBOOK = ROOT / "docs" / "notebooks" / "first_measure.ipynb"
+
+
+def test_the_first_notebook_runs_out_of_the_wheel(
+    folder: Path, installed: Path, from_wheel: dict[str, Any]
+) -> None:
+    """In the folder of the run above, whose store has the readings of path_norm that it compares with."""
+    cells = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
+    lines = [line for cell in cells for line in "".join(cell["source"]).splitlines() if line.strip()]
+    assert len(lines) <= 25
+    said = called(installed / "python", "-P", "-c", CELLS, NOTEBOOK, cwd=folder / "empty", MPLBACKEND="agg")
+    words = [line.split() for line in said.splitlines()]
+    shown = {line[1]: int(line[2]) for line in words if line[0] == "shown"}
+    assert shown.keys() == {"LoadedSuite", "Reading", "Run", "DataFrame", "Comparison", "Figure"}
+    assert all(size > 50 for name, size in shown.items() if name != "Figure")
+    (package,) = [line[1] for line in words if line[0] == "from"]
+    assert Path(package).is_relative_to(folder / "fresh")

@@ -185,6 +185,39 @@ class ScoredTable:
         readings = dict(zip(networks.measures, networks.readings.T, strict=True))
         return judge(known, readings), judge_baselines(known, readings)
 
+    @cached_property
+    def verdicts(self) -> pd.DataFrame:
+        """One row per measure and baseline, best first: answers to the four questions, and those passed.
+
+        An answer is a sign-error; none where the table cannot ask. Baselines are asked nothing but the first.
+        """
+        import pandas as pd
+
+        board, baselines = self.questions
+        rows = [
+            {
+                "measure": name,
+                "baseline": False,
+                "rank": one.rank,
+                "low": one.questions["chance"].low,
+                "high": one.questions["chance"].high,
+                **{question: answer.value for question, answer in one.questions.items()},
+                "passes": " ".join(one.verdict),
+            }
+            for name, one in board.measures.items()
+        ] + [
+            {
+                "measure": name,
+                "baseline": True,
+                "low": one.low,
+                "high": one.high,
+                "chance": one.sign_error,
+                "passes": "",
+            }
+            for name, one in baselines.items()
+        ]
+        return pd.DataFrame(rows).set_index("measure").sort_values("chance", kind="stable")
+
     def figures(self) -> dict[str, Figure]:
         """Sign-errors of all measures, and what the noise filter does to them (001 Figs. 1 and 4)."""
         from genbench.display.score_figures import noise_filter_bars, sign_error_cdfs
