@@ -22,7 +22,7 @@ SUITES = ("mini", "nin-digits")
 
 
 def main() -> int:
-    """Install each plugin, check its measures, run them on every suite with a board."""
+    """Install each plugin, check its measures, run them on every suite with a board, and audit them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("plugins", nargs="*", type=Path, help="folders of plugins")
     parser.add_argument("--changed-since", metavar="COMMIT", help="take the plugins that changed since then")
@@ -41,14 +41,15 @@ def main() -> int:
             sys.exit(f"submission: {folder} offers no measure; `genbench plugins` says why")
         for name in names:
             checks[name] = checked(name)
+        chosen = [word for name in names for word in ("--measure", name)]
         for suite in SUITES:
-            chosen = [word for name in names for word in ("--measure", name)]
             genbench("run", "--suite", suite, *chosen, "--records", str(arguments.to / "all"))
             for name in names:
                 target = arguments.to / "records" / suite / f"{name}.json"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes((arguments.to / "all" / suite / f"{name}.json").read_bytes())
                 print(f"submission: {name} on {suite} is recorded")
+        genbench("audit", *chosen, "--records", str(arguments.to / "audits"))
     (arguments.to / "checks.json").write_text(json.dumps(checks, indent=1, sort_keys=True) + "\n")
     return 0
 

@@ -3,6 +3,7 @@
 A submission is a folder that a job without any rights has filled::
 
     records/<suite>/<measure>.json     what `genbench run --records` wrote
+    audits/<measure>.json              what `genbench audit --records` wrote, where it did
     checks.json                        measure to what the conformance kit said
 
 Nothing in it is believed: records are validated against the evidence that ships, names and sizes are checked.
@@ -10,10 +11,13 @@ Nothing in it is believed: records are validated against the evidence that ships
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from genbench.audit.records import read_audits
+from genbench.audit.report import MeasureAudit
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.leaderboard.build import Folders
@@ -40,12 +44,18 @@ def accept(submission: Path, folders: Folders) -> list[str]:
     records = {
         path: read_record(path, shipped_evidence(suite)) for suite, paths in found.items() for path in paths
     }
+    audits = read_audits(submission / "audits")
     for record in records.values():
         _require_own_name(record, folders.records)
+    _require_own_audits(audits, list(records.values()))
     for source, record in records.items():
         target = folders.records / record.suite / f"{record.name}.json"
         target.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(target, source.read_text(encoding="utf-8"))
+    for name in audits:
+        folders.audits.mkdir(parents=True, exist_ok=True)
+        text = (submission / "audits" / f"{name}.json").read_text(encoding="utf-8")
+        write_atomically(folders.audits / f"{name}.json", text)
     for suite in found:
         names = {record.name for record in records.values() if record.suite == suite}
         passed = {name: entry for name, entry in checks.items() if name in names}
@@ -65,6 +75,17 @@ def _require_own_name(record: Record, folder: Path) -> None:
         owner = read_record(path).plugin.distribution
         if owner != plugin.distribution:
             raise UserError(f"{name!r} is on the board already, by {owner}; rename yours")
+
+
+def _require_own_audits(audits: Mapping[str, MeasureAudit], records: Sequence[Record]) -> None:
+    """An audit is of a measure that the submission has records of, as the same package offers it."""
+    offered = {(record.name, record.plugin.distribution) for record in records}
+    for name, audit in audits.items():
+        if (
+            audit.readings.source.kind != "package"
+            or (name, audit.readings.source.distribution) not in offered
+        ):
+            raise UserError(f"there is an audit of {name!r}, and no record of it by the same package")
 
 
 def _checks(path: Path) -> dict[str, Conformance]:
