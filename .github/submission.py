@@ -26,7 +26,7 @@ SUITES = ("mini", "nin-digits")
 
 
 def main() -> int:
-    """Install each plugin, check its measures, run them on every suite with a board."""
+    """Install each plugin, check its measures, run them on every suite with a board, and audit them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("plugins", nargs="*", type=Path, help="folders of plugins")
     parser.add_argument("--changed-since", metavar="COMMIT", help="take the plugins that changed since then")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,19 +11,20 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import Run
+from msgspec import structs
 from safetensors.torch import load_file
 from torch import nn
 
 from genbench.audit.execute import MeasureReadings, finish, observe
+from genbench.audit.exponential import train_exponential
 from genbench.audit.images import heldout_set, pixel_order, training_set
 from genbench.audit.manifest import AuditManifest
 from genbench.audit.networks import make_audit_network
 from genbench.audit.packing import compare_audit, write_audit_pack
 from genbench.audit.plan import AuditPlan, plan_audit
-from genbench.audit.setups import SCHEDULES, StackSetup, small, stacks_of
+from genbench.audit.setups import StackSetup, quick_setups, small, stacks_of
 from genbench.audit.stacks import kept_model
-from genbench.audit.step_types import AuditImages, AuditShape, StackResult
-from genbench.audit.verdicts import judge
+from genbench.audit.step_types import AuditImages, AuditShape, ExponentialInputs, StackResult
 from genbench.engine.cells import Cell, Limits, Outcome
 from genbench.engine.scheduler import provenance
 from genbench.engine.steps import read_result
@@ -95,7 +95,8 @@ def test_the_function_of_a_layer_norm_network_does_not_see_the_size_of_its_weigh
 def few(name: str, *kept: int | str, epochs: int = 25) -> StackSetup:
     stressor = name.partition(" ")[0]
     setup = small(next(one for one in stacks_of(stressor) if one.name == name), epochs)
-    return replace(setup, keep=kept or setup.keep, rates=setup.rates[:1], seeds=(0,))
+    images = structs.replace(setup.images, train_size=100)
+    return replace(setup, images=images, keep=kept or setup.keep, rates=setup.rates[:1], seeds=(0,))
 
 
 @dataclass(frozen=True)
@@ -223,8 +224,40 @@ def test_label_noise_and_tasks(made: Made, tmp_path: Path) -> None:
     assert not torch.equal(own, plain)
 
 
+def test_exp_runs_are_one_function_however_large_the_weights(made: Made, tmp_path: Path) -> None:
+    """As they are trained; those of the pack have 100 steps."""
+    inputs = ExponentialInputs(
+        step=1,
+        shape=AuditShape("fcn", 2, 12, "layer"),
+        images=AuditImages("digits", 60),
+        rate=0.1,
+        momentum=0.9,
+        batch_size=20,
+        steps=20,
+        init_seed=1,
+        order_seed=2,
+        schedules=[(1.0, 0.0), (0.8, 0.0), (1.0, 0.01), (0.88, 0.01)],
+    )
+    with Store(made.store) as store:
+        kept = train_exponential(inputs, {"training": store.folder(made.plan.training.key)}, tmp_path).kept
+    assert [one.function_change is not None and one.function_change < 1e-10 for one in kept] == [True] * 4
+    weights = load_file(tmp_path / "final.safetensors")["hidden.1.weight"].flatten(1)
+    assert weights.dtype == torch.float64
+    assert float(weights[1].norm() / weights[0].norm()) == pytest.approx(0.8**-20, rel=1e-9)
+    assert float(weights[3].norm() / weights[2].norm()) == pytest.approx(0.88**-20, rel=1e-9)
+
+
+def test_a_try_has_a_network_of_every_stack() -> None:
+    """`--quick`: what goes on from another stack finds its network there."""
+    plan = plan_audit(["hysteresis"], setups=quick_setups(["hysteresis"]))
+    assert [one.name for one in plan.stacks] == [one.name for one in stacks_of("hysteresis")]
+    start, *branches = plan.stacks
+    assert all(one.stack.sources["start"] == start.stack.key for one in branches)
+    assert [len(one.networks) for one in branches] == [1, 1, 1]
+
+
 def test_the_command_says_it_all(run: Run, tmp_path: Path) -> None:
-    done = run("audit", "--quick", "--stressor", "exp", "-m", "params", "--no-card", "--json")
+    done = run("audit", "--stressor", "exp", "-m", "params", "--no-card", "--json")
     assert done.returncode == 0, done.stderr
     (audit,) = json.loads(done.stdout)["audits"]
     assert (audit["measure"], audit["survived"], audit["networks"]) == ("params", 1, 8)
@@ -235,52 +268,10 @@ def test_the_command_says_it_all(run: Run, tmp_path: Path) -> None:
     text = (page if page.is_absolute() else tmp_path / page).read_text()
     assert "growth of the weights" in text
     assert "<svg" in text
+    assert "dashed: 10 %" in text
+    part = run("audit", "-m", "params", "--stressor", "exp", "--records", "audits")
+    assert part.returncode == 2
+    assert "records are of all stressors" in part.stderr
     wrong = run("audit", "-m", "params", "--stressor", "exp,wind")
     assert wrong.returncode == 2
     assert "no stressor 'wind'" in wrong.stderr
-
-
-# -- Exp++ -------------------------------------------------------------------------------------------------
-
-GROWTH = 0.8**-100
-EXPLODE = ("pacbayes_orig", "magnitude", "param_norm", "path_norm_unnormalised")
-STAY = ("path_norm", "ece", "params", "gi_inter_l0", "ml_pacbayes")
-
-
-@pytest.fixture(scope="module")
-def exponential(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    plan = plan_audit(["exp"], schedules=replace(SCHEDULES, schedules=((1.0, 0.0), (0.8, 0.0))))
-    store = tmp_path_factory.mktemp("exp")
-    names = [*EXPLODE, *STAY, "hessian_top_eigenvalue", "baseline_random"]
-    return Made(plan, store, read(plan, store, names)[0])
-
-
-def test_exp_networks_have_one_function(exponential: Made) -> None:
-    first, second = exponential.readings["params"].observed.truths.values()
-    assert second.kept.function_change is not None
-    assert second.kept.function_change < 1e-8
-    assert first.error == second.error
-    assert first.predictions == second.predictions
-
-
-def test_what_explodes_and_what_stays(exponential: Made) -> None:
-    """AUDIT.md section 7, in kind."""
-    verdicts = {name: judge(one.observed, "exp") for name, one in exponential.readings.items()}
-    for name in EXPLODE:
-        assert verdicts[name].verdict == "fragile"
-        assert verdicts[name].numbers["alpha = 0.8, weight decay 0: R"] > math.log(1e6)
-    assert verdicts["hessian_top_eigenvalue"].numbers["alpha = 0.8, weight decay 0: R"] < -math.log(1e6)
-    assert {name: verdicts[name].verdict for name in STAY} == dict.fromkeys(STAY, "robust")
-    assert verdicts["baseline_random"].verdict == "fragile"
-    first, second = (r.value for r in exponential.readings["ml_pacbayes"].observed.readings.values())
-    assert first == second
-
-
-def test_the_norm_is_that_of_the_weights(exponential: Made) -> None:
-    """`magnitude` against the stored weights, by hand."""
-    states = load_file(exponential.folder("exp") / "final.safetensors")
-    trained = [value for name, value in states.items() if name.startswith("hidden")]
-    norms = torch.stack([v.flatten(1).square().sum(1) for v in trained]).sum(0).sqrt().tolist()
-    assert norms[1] / norms[0] == pytest.approx(GROWTH, rel=1e-6)
-    readings = exponential.readings["magnitude"].observed.readings.values()
-    assert [r.value for r in readings] == pytest.approx(norms, rel=1e-5)

@@ -12,7 +12,7 @@ import numpy as np
 from genbench.audit.observed import Row
 from genbench.audit.statistics import FLOORS, error_margin
 
-__all__ = ["FITTED", "SEEN_OF_ERROR", "Case", "equal_error", "largest_change", "mean_of"]
+__all__ = ["FITTED", "SEEN_OF_ERROR", "Case", "equal_error", "largest_change", "log_error", "mean_of"]
 
 SEEN_OF_ERROR = 0.1
 """A measure that moves less than this share of what the error does, in logarithms, is blind."""
@@ -38,6 +38,11 @@ def equal_error(rows: Sequence[Row], reference: float | None = None) -> list[Row
     margin = error_margin(middle, rows[0].truth.test_size)
     # A slack for rounding: errors are shares of counts.
     return [row for row in rows if abs(row.error - middle) <= margin + 1e-9]
+
+
+def log_error(row: Row) -> float:
+    """Of the held-out error; of none, as if it were half an image."""
+    return math.log(max(row.error, 0.5 / row.truth.test_size))
 
 
 def mean_of(rows: Sequence[Row]) -> tuple[float, float]:

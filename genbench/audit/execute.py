@@ -10,20 +10,22 @@ from typing import TypeVar, Unpack
 
 import msgspec
 
+from genbench.audit.manifest import AuditManifest
 from genbench.audit.observed import AuditReading, AuditTruth, Observed
 from genbench.audit.plan import AuditPlan, readings_of
 from genbench.audit.step_types import JudgedStack, StackResult
-from genbench.engine.cells import Cell, Outcome, Status
+from genbench.engine.cells import Cell, Outcome, Result, Status
 from genbench.engine.devices import at_once
 from genbench.engine.readings import ReadingTable
 from genbench.engine.scheduler import Progress, run_cells
 from genbench.engine.store import Store
 from genbench.errors import UserError
+from genbench.packs.pack import Pack
 from genbench.plugin.contract import Measure, MeasureInfo
 from genbench.plugin.registry import Entry, Source
 from genbench.runs.execute import RunOptions, make_executor
 
-__all__ = ["MeasureReadings", "finish", "observe"]
+__all__ = ["MeasureReadings", "finish", "observe", "packed_truths", "truths_of"]
 
 Used = TypeVar("Used")
 
@@ -73,10 +75,9 @@ def observe(
     if doubled := [name for name in names if names.count(name) > 1]:
         raise UserError(f"measure {doubled[0]!r} is given twice; rename one of them")
     readings = {entry.item.name: readings_of(plan, entry) for entry in entries}
-    cells = [
-        *plan.cells(),
-        *(cell for mine in readings.values() for repeats in mine.values() for cell in repeats),
-    ]
+    taken = [cell for mine in readings.values() for repeats in mine.values() for cell in repeats]
+    # Networks may have a reading in common.
+    cells = {cell.key: cell for cell in [*plan.cells(), *taken]}.values()
 
     def collect(store: Store, outcomes: dict[str, Outcome]) -> list[MeasureReadings]:
         truths = truths_of(plan, outcomes)
@@ -85,12 +86,24 @@ def observe(
     return finish(cells, store_path, progress, collect, **how)
 
 
+def packed_truths(plan: AuditPlan, pack: Pack) -> dict[str, AuditTruth]:
+    """Network to what a pack says of it; nothing is unpacked."""
+    entries = pack.read_as(AuditManifest).stacks
+    return _truths(plan, {name: (one.trained.result, one.judged.result) for name, one in entries.items()})
+
+
 def truths_of(plan: AuditPlan, outcomes: Mapping[str, Outcome]) -> dict[str, AuditTruth]:
     """Network to what is known of it."""
+    cells = {one.name: (one.stack.key, one.truths.key) for one in plan.stacks}
+    return _truths(plan, {k: (outcomes[a].result, outcomes[b].result) for k, (a, b) in cells.items()})
+
+
+def _truths(plan: AuditPlan, results: Mapping[str, tuple[Result, Result]]) -> dict[str, AuditTruth]:
+    """Out of the results, by stack, of its training and of its evaluation."""
     found = {}
     for one in plan.stacks:
-        stack = msgspec.convert(outcomes[one.stack.key].result, StackResult)
-        judged = msgspec.convert(outcomes[one.truths.key].result, JudgedStack)
+        stack = msgspec.convert(results[one.name][0], StackResult)
+        judged = msgspec.convert(results[one.name][1], JudgedStack)
         for network in one.networks:
             place = int(network.cells.place["place"])
             found[network.label] = AuditTruth(

@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from genbench.audit.cases import Case, equal_error
+from genbench.audit.cases import Case, equal_error, log_error
 from genbench.audit.observed import Row, Rows
 from genbench.audit.statistics import FLOORS, clear_trend, fit_line
 from genbench.engine.cells import Setting
@@ -20,7 +20,7 @@ _DRIFT = 0.1
 _RANK_DRIFT = 0.5
 """Kendall's tau beyond which a measure drifts, where logarithms are not defined."""
 _LEAST_CHANGE = math.log(1.05)
-"""Changes below do not make two directions."""
+"""Changes below do not make two directions: a measure without noise never stays exactly."""
 _LEAST_POINTS = 4
 
 
@@ -29,7 +29,7 @@ def drift_cases(rows: Rows, numbers: dict[str, float]) -> list[Case] | str:
     cases: list[Case] = []
     found: list[tuple[Setting, str]] = []
     for net, recipe in product(rows.values("net"), rows.recipes):
-        slopes, floors, ends = [], [], None
+        slopes, floors, of_error, ends = [], [], [], None
         for seed in rows.values("seed"):
             after = _after_interpolation([r for r in rows.where(net=net, seed=seed) if r.recipe == recipe])
             if after is None:
@@ -42,11 +42,13 @@ def drift_cases(rows: Rows, numbers: dict[str, float]) -> list[Case] | str:
             line = fit_line(t, y, f)
             slopes.append(line.slope if rows.logs else clear_trend(t, y, f).tau_of_all)
             floors.append(line.floor if rows.logs else 0.0)
+            of_error.append(fit_line(t, [log_error(r) for r in after], [0.0] * len(after)).slope)
             ends = (after[0].label, after[-1].label)
         if slopes:
             slope, floor = float(np.mean(slopes)), math.sqrt(sum(f**2 for f in floors)) / len(floors)
             found.append((net, recipe))
             numbers[f"{net}, {recipe}: s"] = slope
+            numbers[f"{net}, {recipe}: s of the error"] = float(np.mean(of_error))
             moved = abs(slope) > (_DRIFT if rows.logs else _RANK_DRIFT) and abs(slope) > FLOORS * floor
             word = "drifts" if moved else "stays"
             cases.append(

@@ -9,7 +9,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from genbench.audit.cases import Case, equal_error, largest_change, mean_of
+from genbench.audit.cases import Case, equal_error, largest_change, log_error, mean_of
 from genbench.audit.observed import Row, Rows
 from genbench.audit.statistics import FLOORS, Line, clear_trend, fit_line, slope_interval
 
@@ -54,8 +54,7 @@ def slope_cases(rows: Rows, numbers: dict[str, float]) -> list[Case] | str:
         if len(curves) < 2:
             continue
         sizes = [math.log(float(row["n"])) for row in equal]
-        errors = [math.log(max(row.error, 0.5 / row.truth.test_size)) for row in equal]
-        fall = fit_line(sizes, errors, [0.0] * len(errors)).slope
+        fall = fit_line(sizes, [log_error(row) for row in equal], [0.0] * len(equal)).slope
         numbers[f"{net}: slope of the error"] = fall
         for curve in curves:
             numbers[f"{net}, {curve.recipe}: slope"] = curve.line.slope
@@ -98,6 +97,7 @@ def _slope_case(net: str, curves: Sequence[_Curve], fall: float, logs: bool, equ
     if logs and apart - FLOORS * math.hypot(top.level[1], low.level[1]) > math.log(10):
         why = f"{net}: level × {math.exp(apart):.3g} from {low.recipe} to {top.recipe} at equal error"
         return Case("fragile", why, apart, _ends(low, top))
+    # Not in 000: seeds of one recipe and n have equal errors too, and their mean would hide that C is noise.
     for curve in curves:
         for n in curve.means:
             worst, pair = largest_change([row for row in curve.rows if float(row["n"]) == n])

@@ -37,8 +37,8 @@ def write_audit_pack(
                 "data_hash": _data_hash(plan, store),
                 "stacks": stacks,
                 "shared": {
-                    **share_rows(draft.folder, initial, "initial"),
-                    **share_rows(draft.folder, final, "final"),
+                    **share_rows(draft.folder, initial, "initial", compress=True),
+                    **share_rows(draft.folder, final, "final", compress=True),
                 },
             }
         )

@@ -13,11 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from genbench.audit.manifest import AuditManifest
 from genbench.audit.setups import SCHEDULES, STRESSORS, ExponentialSetup, StackSetup, stacks_of
 from genbench.audit.step_types import (
     INTERPOLATION,
+    AuditImages,
+    AuditShape,
     ContinuedInputs,
     ExponentialInputs,
     ImagePoolInputs,
@@ -31,7 +34,7 @@ from genbench.errors import UserError
 from genbench.keys import canonical_json, cell_key, derive_seed, text_hash
 from genbench.packs.pack import MANIFEST, Pack, read_pack, unpacked_cell
 from genbench.plugin.contract import Measure
-from genbench.plugin.registry import Entry, load_registry
+from genbench.plugin.registry import BUILT_IN, Entry, load_registry
 from genbench.population.step_types import BlockNetwork, NetworkRecipe
 from genbench.runs.plan import measure_fingerprint
 from genbench.subject.version import SUBJECT_VERSION
@@ -58,8 +61,13 @@ TRUTHS = Step("audit_truths", "genbench.audit.stacks:judge_stack", "evaluate a s
 
 _NETWORK = "audit_network"
 """Stands for one network of a stack in keys."""
+_UNTRAINED = "audit_untrained"
+"""Stands for all networks of one architecture and training set."""
 _LOADER = "genbench.audit.stacks:load_kept"
 PACK = Path(__file__).parent / "pack"
+_BLIND_TO_TRAINING = frozenset({"ml_pacbayes"})
+"""Of genbench's own, those that cost much and see architecture and training set alone, to the bit: some 40
+readings instead of 558."""
 _PART_SEEDS = 3
 """Draws of shared parts behind the noise floor of a measure that states no error."""
 
@@ -70,6 +78,8 @@ class AuditNetwork:
 
     stressor: str
     cells: NetworkCells
+    untrained: str
+    """Key of its architecture and its training set, which networks trained in other ways have too."""
 
     @property
     def label(self) -> str:
@@ -166,8 +176,9 @@ def plan_audit(
     if "exp" in stressors:
         stack = _exponential(schedules, training) if pack is None else _unpacked(pack, "exp", 0)
         truths = _truths("exp", stack, heldout) if pack is None else _unpacked(pack, "exp", 1)
+        untrained = _untrained(schedules.shape, schedules.images)
         networks = [
-            _network("exp", stack, truths, place, {"alpha": alpha, "decay": decay})
+            _network("exp", stack, truths, place, {"alpha": alpha, "decay": decay}, untrained)
             for place, (alpha, decay) in enumerate(schedules.schedules)
         ]
         planned.append(PlannedStack("exp", stack, truths, networks))
@@ -239,21 +250,27 @@ def _unpacked(pack: Pack, name: str, part: int) -> Cell:
 
 def _networks(setup: StackSetup, stack: Cell, truths: Cell) -> list[AuditNetwork]:
     found: list[AuditNetwork] = []
+    untrained = _untrained(setup.shape, setup.images)
     for rate, seed in setup.networks:
         for mark in setup.keep:
             settings: dict[str, Setting] = {**setup.settings, "rate": rate, "seed": seed}
             if len(setup.keep) > 1:
                 settings["kept"] = "T_int" if mark == INTERPOLATION else mark
-            found.append(_network(setup.stressor, stack, truths, len(found), settings))
+            found.append(_network(setup.stressor, stack, truths, len(found), settings, untrained))
     return found
 
 
+def _untrained(shape: AuditShape, images: AuditImages) -> str:
+    return text_hash(canonical_json(msgspec.to_builtins([shape, structs.replace(images, validation=0)])))
+
+
 def _network(
-    stressor: str, stack: Cell, truths: Cell, place: int, settings: Mapping[str, Setting]
+    stressor: str, stack: Cell, truths: Cell, place: int, settings: Mapping[str, Setting], untrained: str
 ) -> AuditNetwork:
     label = f"{stressor}: " + ", ".join(f"{name} {value}" for name, value in settings.items())
     identity = cell_key(_NETWORK, {"step": _VERSION, "place": place, "parents": {"stack": stack.key}})
-    return AuditNetwork(stressor, NetworkCells(label, settings, stack, truths, identity, {"place": place}))
+    cells = NetworkCells(label, settings, stack, truths, identity, {"place": place})
+    return AuditNetwork(stressor, cells, untrained)
 
 
 # -- readings ----------------------------------------------------------------------------------------------
@@ -264,10 +281,20 @@ def readings_of(plan: AuditPlan, entry: Entry[Measure]) -> dict[str, list[Cell]]
 
     All networks have one seed of shared parts (draws of sigma, subsets of examples, random networks), so that
     a change is the network's and not the draws'. A measure whose value depends on draws is read again, of
-    the first network of every stressor, with other seeds of these parts.
+    the first network of every stressor, with other seeds of these parts. A measure that sees nothing of
+    training is read of one network of each architecture and training set.
     """
     first = {network.stressor: network.label for network in reversed(plan.networks)}
     found = {}
+    if entry.source.kind == BUILT_IN and entry.item.name in _BLIND_TO_TRAINING:
+        shared: dict[str, Cell] = {}
+        for network in plan.networks:
+            if network.untrained not in shared:
+                identity = cell_key(_UNTRAINED, {"step": _VERSION, "of": network.untrained})
+                alike = replace(network.cells, identity=identity)
+                shared[network.untrained] = _reading(plan, alike, entry, 0)
+            found[network.label] = [shared[network.untrained]]
+        return found
     for network in plan.networks:
         again = entry.item.randomness == "seeded" and first[network.stressor] == network.label
         repeats = range(_PART_SEEDS if again else 1)

@@ -14,8 +14,7 @@ from genbench.display.tables import print_json, print_table, show
 from genbench.errors import UserError
 
 if TYPE_CHECKING:
-    from genbench.audit.plan import AuditPlan
-    from genbench.conformance.kit import CheckResult
+    from genbench.engine.store import Store
     from genbench.packs.pack import Pack
     from genbench.plugin.contract import Measure
     from genbench.plugin.registry import Entry
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--records", type=click.Path(path_type=Path), metavar="DIR",
-    help="Write a document of every measure, and the matrix of all that are there.",
+    help="Write a record of every measure, from which boards and papers are made: leaderboards/audits.",
 )  # fmt: skip
 @click.option(
     "--export", "export_to", type=click.Path(path_type=Path), metavar="DIR",
@@ -80,23 +79,28 @@ def audit(
     Reads it on small networks between which nothing that matters changes (optimizer, time, scale of weights)
     or something does (labels, tasks, pixels), and gives one verdict per stressor (paper 000).
     """
-    from genbench.audit.execute import observe
     from genbench.audit.plan import plan_audit
-    from genbench.audit.report import audit_of, audit_table, card_table, document_of, write_audit_page
+    from genbench.audit.report import audit_table, card_table, document_of, write_audit_page
     from genbench.audit.setups import STRESSORS, quick_setups
+    from genbench.audit.whole import audit_measures
     from genbench.report.progress import cell_progress
     from genbench.report.run_page import check_page_path
 
     how = execution.settle()
     chosen = [name for name in STRESSORS if not stressor or name in stressor.split(",")]
-    pack = None if from_scratch or quick or write_pack is not None else _pack(pack_folder)
-    if write_pack is not None or verify_pack:
-        return _packing(write_pack, pack, store, how, as_json)
+    if write_pack is not None:
+        return _write_pack(write_pack, store, how, as_json)
+    if verify_pack:
+        return verify_audit_pack(pack_folder, store, how, as_json)
+    pack = None if from_scratch or quick else _pack(pack_folder)
     unknown = [name for name in stressor.split(",") if name and name not in STRESSORS]
     if unknown:
         raise UserError(f"there is no stressor {unknown[0]!r}; there are {', '.join(STRESSORS)}")
-    if quick and records is not None:
-        raise UserError("a --quick audit is no record; drop --quick or --records")
+    if records is not None and (quick or stressor or from_scratch or pack_folder is not None):
+        raise UserError(
+            "records are of all stressors and of the pack that ships, so that they can be compared; drop "
+            "--quick, --stressor, --from-scratch and --pack, or --records"
+        )
     if report is not None:
         check_page_path(report)
     entries = _entries(specs, all_measures)
@@ -104,9 +108,8 @@ def audit(
     if pack is None:
         click.echo(f"{len(plan.networks)} networks are trained first, unless they are stored", err=True)
     with cell_progress(quiet=as_json) as progress:
-        found = observe(plan, entries, store, progress, **how)
-        cards = {entry.item.name: _card(entry, execution.timeout) if card else [] for entry in entries}
-    audits = [audit_of(one, chosen, cards[one.measure.name]) for one in found]
+        seconds = execution.timeout if card else None
+        audits = audit_measures(plan, chosen, entries, store, progress, card_seconds=seconds, **how)
     against = pack.version if pack is not None else ""
     page = report or store / "reports" / "audit.html"
     if not as_json:
@@ -117,7 +120,7 @@ def audit(
 
         write_audits(audits, records, against)
     if export_to is not None:
-        from genbench.audit.records import export_audit
+        from genbench.audit.paper import export_audit
 
         for one in audits:
             export_audit(one, export_to)
@@ -155,45 +158,47 @@ def _pack(folder: Path | None) -> Pack | None:
     return pack
 
 
-def _card(entry: Entry[Measure], timeout: float) -> list[CheckResult]:
-    from genbench.conformance import run_checks
-    from genbench.conformance.kit import INVARIANCE
-    from genbench.engine.guard import Limits
-
-    return run_checks(entry.source, entry.item.name, Limits(timeout, 2**32), only=INVARIANCE).results
-
-
-def _packing(target: Path | None, pack: Pack | None, store: Path, how: RunOptions, as_json: bool) -> int:
-    """Train everything; then write it, or compare it with a pack."""
+def _write_pack(target: Path, store: Path, how: RunOptions, as_json: bool) -> int:
+    """Train everything and write it."""
     from genbench.audit.execute import finish
-    from genbench.audit.packing import compare_audit, write_audit_pack
+    from genbench.audit.packing import write_audit_pack
     from genbench.audit.plan import plan_audit
     from genbench.audit.setups import STRESSORS
     from genbench.engine.scheduler import provenance
-    from genbench.engine.store import Store
     from genbench.packs.pack import read_pack
     from genbench.report.progress import cell_progress
 
-    if target is None and pack is None:
-        raise UserError("there is no pack of the audit to verify; name one with --pack")
-    plan: AuditPlan = plan_audit(list(STRESSORS))
+    plan = plan_audit(list(STRESSORS))
+    machine = provenance()
+    machine.pop("time", None)
+
+    def write(opened: Store, _: object) -> None:
+        write_audit_pack(plan, opened, target, machine)
+
     with cell_progress(quiet=as_json) as progress:
-        if target is not None:
-            machine = provenance()
-            machine.pop("time", None)
+        finish(plan.cells(), store, progress, write, **how)
+    size = sum(file.stat().st_size for file in target.iterdir())
+    made = read_pack(target)
+    if as_json:
+        print_json({"pack": str(target), "version": made.version, "sha256": made.hash, "bytes": size})
+    else:
+        click.echo(f"{target}: {made.version}, {size / 1e6:.1f} MB")
+    return 0
 
-            def write(opened: Store, _: object) -> None:
-                write_audit_pack(plan, opened, target, machine)
 
-            finish(plan.cells(), store, progress, write, **how)
-            size = sum(file.stat().st_size for file in target.iterdir())
-            made = read_pack(target)
-            if as_json:
-                print_json({"pack": str(target), "version": made.version, "sha256": made.hash, "bytes": size})
-            else:
-                click.echo(f"{target}: {made.version}, {size / 2**20:.1f} MB")
-            return 0
-        assert pack is not None
+def verify_audit_pack(folder: Path | None, store: Path, how: RunOptions, as_json: bool) -> int:
+    """Train everything and compare it with a pack, or with the one that ships."""
+    from genbench.audit.execute import finish
+    from genbench.audit.packing import compare_audit
+    from genbench.audit.plan import plan_audit
+    from genbench.audit.setups import STRESSORS
+    from genbench.report.progress import cell_progress
+
+    pack = _pack(folder)
+    if pack is None:
+        raise UserError("there is no pack of the audit to verify; name one with --pack")
+    plan = plan_audit(list(STRESSORS))
+    with cell_progress(quiet=as_json) as progress:
         compared = finish(plan.cells(), store, progress, lambda s, _: compare_audit(pack, plan, s), **how)
     agrees = all(one.agrees for one in compared)
     if as_json:

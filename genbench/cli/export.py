@@ -23,10 +23,11 @@ def export(measure: str, suite: str, to: Path, records: Path, as_json: bool) -> 
     """Write a LaTeX table, figures and BibTeX for a paper.
 
     The table has the measure and the baselines, ranked among all records; beside it lie figures as PDF, the
-    records themselves and the entries of the papers involved.
+    records themselves and the entries of the papers involved, and of a measure that was audited the table and
+    the figures of its audit.
     """
     from genbench.errors import UserError
-    from genbench.leaderboard.board import read_boards
+    from genbench.leaderboard.board import audits_beside, read_boards
     from genbench.leaderboard.export import export as export_kit
 
     # Before all records are validated, which takes a while.
@@ -34,7 +35,7 @@ def export(measure: str, suite: str, to: Path, records: Path, as_json: bool) -> 
         raise UserError(f"{records} holds no records of suite {suite!r}")
     if not (records / suite / f"{measure}.json").is_file():
         raise UserError(f"{records / suite} holds no record of {measure!r}; run it with --records first")
-    boards = read_boards(records, records.parent / "trust", only=suite)
+    boards = read_boards(records, records.parent / "trust", only=suite, audits=audits_beside(records))
     files = export_kit(boards[0], measure, records, to)
     if as_json:
         print_json({"files": [str(file) for file in files]})

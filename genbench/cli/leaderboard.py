@@ -132,6 +132,7 @@ def check(records: Path | None, to: Path, full: bool, as_json: bool) -> int:
     metavar="SUITE",
     help="Also challenge its measures on fresh networks of this suite, and keep what comes of it.",
 )
+@click.option("--audit", "audited", is_flag=True, help="Also audit its measures, and keep what comes of it.")
 @local_execution_options
 @common_options
 def accept(
@@ -142,6 +143,7 @@ def accept(
     submission: Path | None,
     seed: int | None,
     challenged: tuple[str, ...],
+    audited: bool,
     execution: Execution,
     as_json: bool,
 ) -> None:
@@ -162,6 +164,7 @@ def accept(
         submission=submission,
         seed=seed,
         challenged=challenged,
+        audited=audited,
         quiet=as_json,
         **execution.settle(),
     )

@@ -83,11 +83,16 @@ def verify(choice: SuiteChoice, store: Path, execution: Execution, as_json: bool
 
     On the machine that built the pack, with as many threads, everything agrees to the bit; elsewhere every
     statistic of a cube must agree to 1e-3, and networks trained from scratch are others. Give a fresh --store
-    to rebuild what this one already has.
+    to rebuild what this one already has. `--suite audit` compares the networks of `genbench audit`.
     """
     from genbench.errors import UserError
     from genbench.suites.kind import kind_of
 
+    if choice.spec == "audit":  # whose networks are those of no suite
+        from genbench.cli.audit import verify_audit_pack
+
+        place = None if choice.pack_place is None else Path(choice.pack_place)
+        return verify_audit_pack(place, store, execution.settle(), as_json)
     loaded = choice.open()
     suite, pack_ = loaded.suite, loaded.pack
     if pack_ is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +11,11 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from genbench._version import __version__
+from genbench.audit.records import read_audits
+from genbench.audit.report import MeasureAudit
 from genbench.challenge.execute import Challenge
 from genbench.leaderboard.trust import Trust, read_challenged, read_checked, read_recomputed, trust_of
+from genbench.plugin.registry import BUILT_IN
 from genbench.records.record import Record, RecordedCost
 from genbench.records.validate import judged_records, record_files
 from genbench.scoring.board_baselines import Baseline
@@ -24,7 +27,16 @@ from genbench.suites.evidence_packs import shipped_evidence
 from genbench.suites.pages import Pages
 from genbench.suites.result import Headline, Judged, MeasureResult, Score
 
-__all__ = ["Board", "BoardDocument", "Row", "RowDocument", "board_document", "read_boards", "rounded_answer"]
+__all__ = [
+    "Board",
+    "BoardDocument",
+    "Row",
+    "RowDocument",
+    "audits_beside",
+    "board_document",
+    "read_boards",
+    "rounded_answer",
+]
 
 _DIGITS = 6
 """Behind the point: what another machine's BLAS leaves alone."""
@@ -45,6 +57,8 @@ class Row:
     """Its answers to the four questions; None where the suite does not say what can be asked."""
     same_order: Sequence[str] = ()
     """Other measures that order all networks as it does."""
+    audit: MeasureAudit | None = None
+    """Of this version of the measure."""
 
     @property
     def name(self) -> str:
@@ -88,8 +102,21 @@ class Board:
         return self.evidence.suite.name
 
 
-def read_boards(records: Path, trust: Path, only: str = "", *, spot_checks: int | None = None) -> list[Board]:
+def audits_beside(records: Path) -> Path:
+    """Where audits lie, of the folder of records."""
+    return records.parent / "audits"
+
+
+def read_boards(
+    records: Path,
+    trust: Path,
+    only: str = "",
+    *,
+    spot_checks: int | None = None,
+    audits: Path | None = None,
+) -> list[Board]:
     """A board for every suite with records, or for one suite; every record is validated."""
+    audited = {} if audits is None else read_audits(audits)
     conformance = read_checked(trust)
     boards = []
     for suite, paths in record_files(records).items():
@@ -100,7 +127,7 @@ def read_boards(records: Path, trust: Path, only: str = "", *, spot_checks: int 
         trusted, challenged = read_recomputed(trust, suite), read_challenged(trust, suite)
         trusts = [trust_of(record, trusted, conformance, challenged) for record in found.records]
         judged = replace(found.judged, claims=find_claims(evidence, found.judged.results))
-        rows = _rows(found.records, judged, trusts)
+        rows = [_with_audit(row, audited) for row in _rows(found.records, judged, trusts)]
         boards.append(Board(evidence, rows, evidence.pages(judged), judged.claims))
     return boards
 
@@ -128,6 +155,19 @@ def _rows(records: Sequence[Record], judged: Judged, trusts: Sequence[Trust]) ->
         for record, result, trust, order in zip(records, judged.results, trusts, orders, strict=True)
     ]
     return sorted(rows, key=lambda row: (row.score is None, row.score and row.score.value, row.name))
+
+
+def _with_audit(row: Row, audits: Mapping[str, MeasureAudit]) -> Row:
+    """With the audit of the same measure, as the same people offer it."""
+    found = audits.get(row.name)
+    if found is None:
+        return row
+    source, plugin = found.readings.source, row.record.plugin
+    own = source.kind == plugin.kind and (
+        plugin.kind == BUILT_IN or source.distribution == plugin.distribution
+    )
+    same = found.readings.measure.version == row.record.measure.version
+    return replace(row, audit=found) if own and same else row
 
 
 def _order(result: MeasureResult) -> tuple[tuple[str, int], ...]:
@@ -182,6 +222,10 @@ class RowDocument(Struct, frozen=True, kw_only=True):
     questions: dict[str, Answer] | UnsetType = UNSET
     challenge: Challenge | UnsetType = UNSET
     """What came of fresh networks and canaries, where it was challenged."""
+    audit: dict[str, str] | UnsetType = UNSET
+    """Stressor to verdict, where the measure was audited; so with `survived`."""
+    survived: int | UnsetType = UNSET
+    """Stressors under which it is robust."""
 
 
 class BoardDocument(Struct, frozen=True, kw_only=True):
@@ -240,6 +284,8 @@ def _row_document(row: Row, evidence: Evidence) -> RowDocument:
         if verdict is None
         else {question: rounded_answer(answer) for question, answer in verdict.questions.items()},
         challenge=UNSET if row.trust.challenge is None else row.trust.challenge,
+        audit=UNSET if row.audit is None else {one.stressor: one.verdict for one in row.audit.verdicts},
+        survived=UNSET if row.audit is None else row.audit.survived,
     )
 
 

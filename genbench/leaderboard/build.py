@@ -13,7 +13,7 @@ from msgspec import to_builtins
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.leaderboard.board import Board, board_document, read_boards, rounded_answer
-from genbench.leaderboard.markdown import markdown
+from genbench.leaderboard.markdown import audit_matrix, markdown
 from genbench.leaderboard.site import site_files
 from genbench.records.references import reference_text
 from genbench.suites.kind import kind_of
@@ -22,6 +22,8 @@ __all__ = ["Folders", "Written", "build", "stale"]
 
 SITE_LIMIT = 5 * 10**6
 """Bytes of the whole site."""
+_AUDITS = "audits.md"
+"""Measures by stressors, beside the boards."""
 SPOT_CHECKS = 4
 """Records of a suite whose slow scores are computed anew at every check."""
 
@@ -38,13 +40,18 @@ class Folders:
     """Where the web site goes; it is made anew wherever it is wanted, and kept nowhere."""
 
     @property
+    def audits(self) -> Path:
+        """What `genbench audit --records` wrote."""
+        return self.boards / "audits"
+
+    @property
     def trust(self) -> Path:
         """What was verified; beside the records' boards."""
         return self.boards / "trust"
 
 
 def _read(folders: Folders, spot_checks: int | None = None) -> list[Board]:
-    boards = read_boards(folders.records, folders.trust, spot_checks=spot_checks)
+    boards = read_boards(folders.records, folders.trust, spot_checks=spot_checks, audits=folders.audits)
     if not boards:
         raise UserError(f"{folders.records} holds no records; `genbench run --records DIR` writes them")
     return boards
@@ -59,6 +66,8 @@ def _board_files(boards: Sequence[Board]) -> dict[str, bytes]:
         files[f"{board.name}.json"] = (document + "\n").encode()
         files[f"{board.name}.md"] = markdown(board).encode()
         files |= {f"{board.name}.{end}": text.encode() for end, text in board.pages.board_files().items()}
+    if matrix := audit_matrix(boards):
+        files[_AUDITS] = matrix.encode()
     return files
 
 
@@ -166,7 +175,8 @@ def _answers(board: Board) -> dict[str, dict[str, dict[str, float | None]]]:
 def _present(folders: Folders) -> set[str]:
     """Files on disk that a build made, and may remove; others may lie beside them."""
     boards = [path.stem for path in folders.boards.glob("*.json") if _is_board(path)]
-    return {path.name for name in boards for path in folders.boards.glob(f"{name}.*") if path.is_file()}
+    own = {path.name for name in boards for path in folders.boards.glob(f"{name}.*") if path.is_file()}
+    return own | ({_AUDITS} if (folders.boards / _AUDITS).is_file() else set())
 
 
 def _is_board(path: Path) -> bool:

@@ -7,10 +7,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from genbench.audit.paper import export_audit
 from genbench.display.figures import write_pdf
 from genbench.display.papers import PAPERS, paper_of
 from genbench.errors import UserError
-from genbench.leaderboard.board import Board, Row
+from genbench.leaderboard.board import Board, Row, audits_beside
 from genbench.suites.evidence import ScoreColumn
 
 __all__ = ["bibtex", "export", "latex_table"]
@@ -27,9 +28,10 @@ def export(board: Board, measure: str, records: Path, target: Path) -> list[Path
     if measure not in rows:
         raise UserError(f"the board of {board.name} has no row {measure!r}; run it with --records first")
     chosen = [row for row in board.rows if row.name == measure or row.baseline]
+    audited = [] if rows[measure].audit is None else ["000"]
     texts = {
         "table.tex": latex_table(board, chosen, measure),
-        "papers.bib": bibtex([rows[measure].record.measure.paper, *board.pages.papers]),
+        "papers.bib": bibtex([rows[measure].record.measure.paper, *board.pages.papers, *audited]),
     }
     try:
         (target / "records").mkdir(parents=True, exist_ok=True)
@@ -41,6 +43,11 @@ def export(board: Board, measure: str, records: Path, target: Path) -> list[Path
             )
         for name, figure in board.pages.figures(rows[measure].result).items():
             write_pdf(figure, target / name)
+        if (audit := rows[measure].audit) is not None:
+            export_audit(audit, target)
+            shutil.copyfile(
+                audits_beside(records) / f"{measure}.json", target / "records" / f"{measure}-audit.json"
+            )
     except OSError as problem:
         raise UserError(f"{target} cannot be written: {problem.strerror or problem}") from None
     return sorted(path for path in target.rglob("*") if path.is_file())

@@ -5,20 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from genbench.audit.setups import STRESSORS
 from genbench.display.verdict_tables import passed_words
 from genbench.leaderboard.board import Board, Row
 from genbench.suites.evidence import ScoreColumn
 
-__all__ = ["markdown"]
+__all__ = ["audit_matrix", "markdown"]
+
+_VERDICTS = {"robust": "robust", "fragile": "**fragile**", "blind": "blind", "not applicable": "–"}
 
 
 def markdown(board: Board) -> str:
     """The table, with a sentence on how to read it."""
     evidence = board.evidence
     columns = evidence.columns
-    left = ["measure", "family", "95 %", "passes", "readings", "trust", "what it is"]
+    left = ["measure", "family", "95 %", "passes", "survives", "readings", "trust", "what it is"]
     passes = [] if board.claims is None else ["passes"]
+    audited = any(row.audit is not None for row in board.rows)
     heads = ["rank", "measure", "family", "sign-error", "95 %", *passes, *(one.label for one in columns)]
+    heads += ["survives"] if audited else []
     heads += ["readings", "seconds", "trust", "what it is"]
     lines = [
         f"# {board.name}",
@@ -29,13 +34,14 @@ def markdown(board: Board) -> str:
         *evidence.meaning,
         "A rank is one more than the number of measures that are surely better. Baselines are in italics.",
         *_claimed(board),
+        *(["Survives: stressors of the audit under which it is robust (audits.md)."] if audited else []),
         "Made by `genbench leaderboard build`; do not edit.",
         "",
         *(f"- {column.label}: {column.about}" for column in columns),
         "",
         "| " + " | ".join(heads) + " |",
         "|" + "|".join(" --- " if head in left else " ---: " for head in heads) + "|",
-        *(_line(row, columns) for row in board.rows),
+        *(_line(row, columns, audited=audited) for row in board.rows),
     ]
     return "\n".join(lines) + "\n"
 
@@ -53,7 +59,7 @@ def _claimed(board: Board) -> list[str]:
     ]
 
 
-def _line(row: Row, columns: Sequence[ScoreColumn]) -> str:
+def _line(row: Row, columns: Sequence[ScoreColumn], *, audited: bool) -> str:
     score, headline, about = row.score, row.headline, row.record.measure
     name = f"*{row.name}*" if row.baseline else row.name
     counts = sorted(row.record.statuses.items(), key=lambda item: (-item[1], item[0]))
@@ -67,12 +73,41 @@ def _line(row: Row, columns: Sequence[ScoreColumn]) -> str:
         "" if headline is None else f"{headline.low:.3f} – {headline.high:.3f}",
         *([] if row.verdict is None else [passed_words(row.verdict)]),
         *("" if number is None else f"{number:.3f}" for number in numbers),
+        *([_survived(row)] if audited else []),
         ", ".join(f"{count} {status}" for status, count in counts).replace("_", " "),
         f"{row.seconds:.2g}" if row.seconds < 10 else f"{row.seconds:.0f}",
         trust,
         _escaped(about.summary),
     ]
     return "| " + " | ".join(cells) + " |"
+
+
+def _survived(row: Row) -> str:
+    return "–" if row.audit is None else f"{row.audit.survived} of {len(row.audit.verdicts)}"
+
+
+def audit_matrix(boards: Sequence[Board]) -> str:
+    """Measures by stressors, those that survive most first; nothing where none was audited."""
+    rows = {row.name: row for board in boards for row in board.rows if row.audit is not None}
+    if not rows:
+        return ""
+    titles = [one.title for one in STRESSORS.values()]
+    lines = [
+        "# Audits",
+        "",
+        "Is a measure fragile? Verdicts of `genbench audit`, one per stressor (paper 000); it survives those",
+        "under which it is robust. Made by `genbench leaderboard build`; do not edit.",
+        "",
+        f"| measure | survives | {' | '.join(titles)} |",
+        f"| --- | ---: |{' --- |' * len(titles)}",
+    ]
+    for row in sorted(rows.values(), key=lambda one: (-(one.audit.survived if one.audit else 0), one.name)):
+        assert row.audit is not None
+        verdicts = {one.stressor: _VERDICTS[one.verdict] for one in row.audit.verdicts}
+        name = row.name.replace("_", "\\_")
+        cells = " | ".join(verdicts[stressor] for stressor in STRESSORS)
+        lines.append(f"| {name} | {_survived(row)} | {cells} |")
+    return "\n".join(lines) + "\n"
 
 
 def _escaped(text: str) -> str:

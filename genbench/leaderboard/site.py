@@ -10,11 +10,14 @@ from typing import Any
 from msgspec import structs
 
 from genbench._version import __version__
+from genbench.audit.report import MeasureAudit, pair_of
+from genbench.audit.setups import STRESSORS
 from genbench.display.papers import paper_of
 from genbench.display.question_marks import marks_of, question_titles
 from genbench.display.templates import template_environment
 from genbench.leaderboard.board import Board, Row
 from genbench.leaderboard.site_pages import (
+    AuditLine,
     ComparedMeasure,
     ComparedRow,
     Comparison,
@@ -23,6 +26,7 @@ from genbench.leaderboard.site_pages import (
     InvarianceMark,
     MatrixRow,
     MeasurePage,
+    SiteAudit,
     SiteBoard,
     SiteRow,
 )
@@ -50,15 +54,23 @@ def site_files(boards: Sequence[Board]) -> dict[str, bytes]:
 
     def page(template: str, root: str, **content: Any) -> bytes:
         text = environment.get_template(template).render(
-            root=root, version=__version__, suites=[board.name for board in boards], **content
+            root=root,
+            version=__version__,
+            suites=[board.name for board in boards],
+            audited=any(one.audited for one in contents),
+            **content,
         )
         return text.encode()
 
-    files = {f"assets/{path.name}": path.read_bytes() for path in sorted(_ASSETS.iterdir()) if path.is_file()}
     contents = [_board(board) for board in boards]
+    files = {f"assets/{path.name}": path.read_bytes() for path in sorted(_ASSETS.iterdir()) if path.is_file()}
     matrix = _matrix(contents)
     files["index.html"] = page("index.html.j2", ".", boards=contents, matrix=matrix, costs=_costs(contents))
     files["compare.html"] = page("compare.html.j2", ".", boards=contents, compared=_compared(boards, matrix))
+    if any(content.audited for content in contents):
+        files["audits.html"] = page(
+            "audits.html.j2", ".", rows=_audited(contents), stressors=list(STRESSORS.values())
+        )
     for board, content in zip(boards, contents, strict=True):
         pages = board.pages
         files |= {f"{board.name}/{name}": shared for name, shared in pages.site_files().items()}
@@ -94,7 +106,8 @@ def _board(board: Board) -> SiteBoard:
         columns=evidence.columns,
         categories=sorted({row.category for row in rows}),
         invariance=invariance,
-        legend=_legend(board, invariance),
+        audited=any(row.audit for row in rows),
+        legend=_legend(board, invariance, audited=any(row.audit for row in rows)),
         band=None if board.claims is None else board.claims.band,
         questions=[] if board.claims is None else question_titles(board.claims),
         baselines={} if board.claims is None else board.claims.baselines,
@@ -202,7 +215,7 @@ def _apart(board: Board, names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _legend(board: Board, invariance: bool) -> dict[str, str]:
+def _legend(board: Board, invariance: bool, *, audited: bool) -> dict[str, str]:
     """Heading to what stands below it."""
     letters = ", ".join(f"{letter} {name}" for name, letter in _INVARIANCES.items())
     marks = (
@@ -215,6 +228,7 @@ def _legend(board: Board, invariance: bool) -> dict[str, str]:
         "the grey band what random numbers score",
         **({} if board.claims is None else {"passes": _passes(board.claims)}),
         **{column.label: column.about for column in board.evidence.columns},
+        **({"survives": "Stressors of the audit under which it is robust"} if audited else {}),
         "readings": f"How many of the {len(board.evidence.networks)} networks have a value",
         "seconds": "All readings together, shared parts included",
         **({"invariance": marks} if invariance else {}),
@@ -249,7 +263,46 @@ def _row(board: Board, row: Row) -> SiteRow:
         reproduced=row.trust.reproduced,
         challenge=[] if row.trust.challenge is None else row.trust.challenge.sentences(),
         invariance=_marks(row.trust.findings, drawn=row.record.measure.randomness == "seeded"),
+        audit=None if row.audit is None else _audit(row.audit),
     )
+
+
+_STYLES = {"robust": "ok", "fragile": "problem", "blind": "not_applicable", "not applicable": "soft"}
+
+
+def _audit(audit: MeasureAudit) -> SiteAudit:
+    return SiteAudit(
+        survived=audit.survived,
+        lines=[
+            AuditLine(
+                title=STRESSORS[one.stressor].title,
+                question=STRESSORS[one.stressor].question,
+                where=STRESSORS[one.stressor].where,
+                verdict=one.verdict,
+                style=_STYLES[one.verdict],
+                number="" if one.number is None else f"{one.number:.3g}",
+                why=one.why,
+                networks=list(one.networks or ()),
+                notes=list(one.notes),
+            )
+            for one in audit.verdicts
+        ],
+        card=[(pair_of(one), one.detail) for one in audit.card],
+    )
+
+
+def _audited(contents: Sequence[SiteBoard]) -> list[tuple[str, SiteRow]]:
+    """Board and row of every measure, those that survive most first, those without an audit last."""
+    rows: dict[str, tuple[str, SiteRow]] = {}
+    for content in contents:
+        for row in content.rows:
+            if row.name not in rows or rows[row.name][1].audit is None:
+                rows[row.name] = (content.name, row)
+
+    def place(one: tuple[str, SiteRow]) -> tuple[int, str]:
+        return (1 if one[1].audit is None else -one[1].audit.survived), one[1].name
+
+    return sorted(rows.values(), key=place)
 
 
 def _marks(findings: Mapping[str, str], *, drawn: bool) -> list[InvarianceMark]:

@@ -14,6 +14,7 @@ from genbench.suites.evidence import ScoreColumn
 from genbench.suites.result import Headline, Score
 
 __all__ = [
+    "AuditLine",
     "ComparedMeasure",
     "ComparedRow",
     "Comparison",
@@ -22,6 +23,7 @@ __all__ = [
     "InvarianceMark",
     "MatrixRow",
     "MeasurePage",
+    "SiteAudit",
     "SiteBoard",
     "SiteRow",
 ]
@@ -37,6 +39,32 @@ class InvarianceMark(Struct, frozen=True, kw_only=True):
     mark: str
     said: str
     """The mark in words."""
+
+
+class AuditLine(Struct, frozen=True, kw_only=True):
+    """What one stressor says of a measure."""
+
+    title: str
+    question: str
+    where: str
+    """In 000."""
+    verdict: str
+    style: str
+    """Class of the verdict in the style sheet."""
+    number: str
+    why: str
+    networks: list[str]
+    """The two that gave it."""
+    notes: list[str]
+
+
+class SiteAudit(Struct, frozen=True, kw_only=True):
+    """Is a measure fragile?"""
+
+    survived: int
+    lines: list[AuditLine]
+    card: list[tuple[str, str]]
+    """Two networks that compute one function, to what the measure says of the second."""
 
 
 class SiteRow(Struct, frozen=True, kw_only=True):
@@ -70,6 +98,8 @@ class SiteRow(Struct, frozen=True, kw_only=True):
     challenge: list[str]
     """Sentences, where it was challenged."""
     invariance: list[InvarianceMark]
+    audit: SiteAudit | None
+    """None where this version was not audited."""
 
 
 class SiteBoard(Struct, frozen=True, kw_only=True):
@@ -84,6 +114,8 @@ class SiteBoard(Struct, frozen=True, kw_only=True):
     categories: list[str]
     invariance: bool
     """Whether there is such a column."""
+    audited: bool
+    """So with the column of audits."""
     legend: dict[str, str]
     """Heading to what stands below it."""
     band: tuple[float, float] | None

@@ -21,6 +21,11 @@ from typing import Unpack
 
 from msgspec import to_builtins
 
+from genbench.audit.plan import plan_audit, shipped_pack
+from genbench.audit.records import audit_evidence, write_audits
+from genbench.audit.report import MeasureAudit
+from genbench.audit.setups import STRESSORS
+from genbench.audit.whole import audit_measures
 from genbench.challenge.execute import Challenge, challenge
 from genbench.engine.cells import Outcome
 from genbench.engine.guard import Limits
@@ -74,6 +79,7 @@ def accept(
     submission: Path | None = None,
     seed: int | None = None,
     challenged: Sequence[str] = (),
+    audited: bool = False,
     quiet: bool = False,
     **how: Unpack[RunOptions],
 ) -> list[str]:
@@ -85,6 +91,7 @@ def accept(
     submission : a folder with records.
     seed : of the networks on which expensive measures are read again; drawn unless given.
     challenged : suites on fresh networks of which they are challenged.
+    audited : whether they are audited too, on the networks that ship for that.
     """
     if (lacking := missing()) or not how["limits"].sandbox:
         raise UserError(f"readings for a board are taken in a sandbox: {lacking or 'drop --no-sandbox'}")
@@ -110,7 +117,11 @@ def accept(
             for suite in challenged
             for name, entry in entries.items()
         }
-    return _write(rows, kit, challenges, folders)
+        audits = _audits(list(entries.values()), quiet, how) if audited else []
+    written = _write(rows, kit, challenges, folders)
+    if audits:
+        write_audits(audits, folders.audits, audit_evidence().pack)
+    return written
 
 
 def _challenge(
@@ -118,6 +129,18 @@ def _challenge(
 ) -> Challenge:
     with TemporaryDirectory(prefix="genbench-challenge-") as store, cell_progress(quiet=quiet) as progress:
         return challenge(entry, suite, Path(store), progress, seed=draw.randrange(2**31), **how)
+
+
+def _audits(entries: Sequence[Entry[Measure]], quiet: bool, how: RunOptions) -> list[MeasureAudit]:
+    plan = plan_audit(list(STRESSORS), shipped_pack())
+    with TemporaryDirectory(prefix="genbench-audit-") as store, cell_progress(quiet=quiet) as progress:
+        found = audit_measures(
+            plan, list(STRESSORS), entries, Path(store), progress, card_seconds=_CHECK_SECONDS, **how
+        )
+    for one in found:
+        for network, why in one.readings.failed.items():
+            raise UserError(f"{one.readings.measure.name!r} fails on {network} of the audit: {why}")
+    return found
 
 
 def _record_files(submission: Path) -> dict[str, list[Path]]:

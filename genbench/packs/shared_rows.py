@@ -7,7 +7,8 @@ distinct row once; a file is then made of rows of a stored one, and comes out wi
     "stack-03.initial.safetensors": {"file": "initial-01.safetensors", "sha256": …, "rows": [0, 1, 2, 0, 1]}
 
 Files are read and written here byte by byte: another version of the safetensors library might order or pad a
-header in another way, and the hash of a file that is put together anew must be that of the original.
+header in another way, and the hash of a file that is put together anew must be that of the original. A stored
+file may be compressed (its name then ends in .xz): rows of one training resemble each other.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from genbench.packs.manifest import SharedRows
 
 __all__ = ["share_rows", "write_rows"]
 
+_COMPRESSED = ".xz"
 _LENGTH = 8
 """A safetensors file: the length of the header in as many bytes, the header, then the tensors."""
 
@@ -39,7 +41,7 @@ class _Tensor:
 
 def _read(file: Path) -> list[_Tensor]:
     """The tensors of a file in the order in which they lie there."""
-    content = file.read_bytes()
+    content = _content(file)
     start = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
     found = []
     header = json.loads(content[_LENGTH:start])
@@ -50,6 +52,26 @@ def _read(file: Path) -> list[_Tensor]:
         rows = [content[place : place + size] for place in range(first, end, size)]
         found.append(_Tensor(name, about["dtype"], shape, rows))
     return found
+
+
+def _content(file: Path) -> bytes:
+    if file.suffix != _COMPRESSED:
+        return file.read_bytes()
+    import lzma
+
+    return lzma.decompress(file.read_bytes())
+
+
+def _compress(file: Path) -> Path:
+    """Replace a file by a smaller one, under another name."""
+    import lzma
+
+    # Weights are numbers of two or four bytes: what a byte is likely to be depends on where it stands in one.
+    how = [{"id": lzma.FILTER_LZMA2, "preset": 9, "lc": 0, "lp": 2, "pb": 2}]
+    small = file.with_name(file.name + _COMPRESSED)
+    small.write_bytes(lzma.compress(file.read_bytes(), filters=how))
+    file.unlink()
+    return small
 
 
 def write_rows(rows: Sequence[tuple[Path, int]], target: Path) -> None:
@@ -68,7 +90,9 @@ def write_rows(rows: Sequence[tuple[Path, int]], target: Path) -> None:
     target.write_bytes(b"".join([len(text).to_bytes(_LENGTH, "little"), text, *parts]))
 
 
-def share_rows(folder: Path, names: Sequence[str], stem: str) -> dict[str, SharedRows]:
+def share_rows(
+    folder: Path, names: Sequence[str], stem: str, *, compress: bool = False
+) -> dict[str, SharedRows]:
     """Replace files of a pack by files `stem`-NN that hold each distinct row once.
 
     Returns, by the name of each file that is gone, what it is made of.
@@ -89,9 +113,10 @@ def share_rows(folder: Path, names: Sequence[str], stem: str) -> dict[str, Share
         made_of[name] = (layout, [place[mark] for mark in hashes])
     entries = {}
     for number, (layout, known) in enumerate(stored.items()):
-        file = f"{stem}-{number:02d}.safetensors"
-        write_rows(list(known.values()), folder / file)
-        entries[layout] = (file, file_hash(folder / file))
+        file = folder / f"{stem}-{number:02d}.safetensors"
+        write_rows(list(known.values()), file)
+        file = _compress(file) if compress else file
+        entries[layout] = (file.name, file_hash(file))
     for name in names:
         (folder / name).unlink()
     return {name: SharedRows(*entries[layout], rows) for name, (layout, rows) in made_of.items()}

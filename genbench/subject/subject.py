@@ -118,8 +118,8 @@ def _all_finite(model: nn.Module) -> bool:
     for module in model.modules():
         values += [weight.detach() for weight in module._parameters.values() if weight is not None]
         # Of the buffers only the statistics of batch norm: a mask may well hold −inf.
-        kept = module._buffers
-        values += [kept[name].detach() for name in _STATISTICS if kept.get(name) is not None]
+        statistics = (module._buffers.get(name) for name in _STATISTICS)
+        values += [kept.detach() for kept in statistics if kept is not None]
     # Small ones together: looking at one costs more than at its numbers.
     small = [v.flatten() for v in values if v.numel() <= _SMALL]
     large = [v for v in values if v.numel() > _SMALL]
