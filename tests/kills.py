@@ -3,7 +3,7 @@
     python tests/kills.py [KILLS] [SEED]
 
 Three runs share a store; each is killed (SIGKILL, its workers must notice) and started again, while the
-others go on. A part of the kills is aimed at the moments when a run writes to SQLite: when its log grows.
+others go on. A part of the kills is aimed at the moments when a run writes to SQLite: when its log is written.
 Once a store holds all results, it is compared with that of a run that nobody disturbed, byte by byte, and a
 new one is begun. Runs, and the processes that their workers come from, are forked off processes that have
 imported what they import, so that a kill costs little processor time; what is forked begins where `python -m
@@ -298,9 +298,9 @@ class Killer:
         log = self.store / "readings.sqlite-wal"
         while time.monotonic() < deadline and len(finished(self.store)) < done + more and self._working():
             time.sleep(0.002)
-        size = _size(log)
-        while aimed and time.monotonic() < deadline and _size(log) == size and self._working():
-            pass
+        before = _written(log)
+        while aimed and time.monotonic() < deadline and _written(log) == before and self._working():
+            time.sleep(0.0002)
         if not aimed:
             time.sleep(self.chance.uniform(0, 0.05))
 
@@ -330,9 +330,10 @@ class Killer:
         shutil.rmtree(self.store, ignore_errors=True)
 
 
-def _size(path: Path) -> int:
+def _written(path: Path) -> int:
+    """When; its size tells nothing, because SQLite begins anew at its start."""
     try:
-        return path.stat().st_size
+        return path.stat().st_mtime_ns
     except OSError:
         return 0
 
