@@ -3,7 +3,7 @@
     python tests/kills.py [KILLS] [SEED]
 
 Three runs share a store; each is killed (SIGKILL, its workers must notice) and started again, while the
-others go on. A part of the kills is aimed at the moments when a run writes to SQLite: when its log is written.
+others go on. A part of the kills is aimed at the moments when a run writes to SQLite.
 Once a store holds all results, it is compared with that of a run that nobody disturbed, byte by byte, and a
 new one is begun. Runs, and the processes that their workers come from, are forked off processes that have
 imported what they import, so that a kill costs little processor time; what is forked begins where `python -m
