@@ -14,9 +14,10 @@ import pytest
 from msgspec import to_builtins
 
 from genbench.authoring import package_files
-from genbench.conformance.kit import CheckReport, CheckResult
+from genbench.conformance.kit import CheckReport, CheckResult, run_checks
 from genbench.engine.guard import Limits
 from genbench.plugin.registry import find_measure
+from genbench.sealing.seal import missing
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
 KIT = pytest.mark.xdist_group("conformance kit")  # one process does all of these checks
@@ -188,6 +189,16 @@ def test_check_prints_how_many_ran_and_fails_for_a_bad_measure(run, tmp_path) ->
     bad = run("check", "bad.py")
     assert bad.returncode == 1
     assert "returned str" in bad.stdout
+
+
+@pytest.mark.skipif(bool(missing()), reason="measures are sealed on Linux")
+def test_checks_are_sealed(tmp_path) -> None:
+    body = "    'S.'\n    open('/etc/passwd')\n    return 1.0\n"
+    (tmp_path / "nosy.py").write_text(f"import genbench\n@genbench.measure\ndef nosy(s):\n{body}")
+    (entry,) = find_measure(str(tmp_path / "nosy.py"))
+    (found,) = run_checks(entry.source, "nosy", Limits(20, 2**31), only="gives a finite number").results
+    assert found.outcome == "failed"
+    assert "a reading is sealed" in found.detail
 
 
 @KIT

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Run
 
 from genbench.cli.leaderboard import _folders
+from genbench.errors import UserError
 from genbench.leaderboard.build import Folders, build, stale
 from genbench.plugin.registry import Entry, Source, load_registry
 from genbench.records import references
@@ -122,28 +124,40 @@ def test_a_run_on_some_networks_gets_the_readings_of_those() -> None:
         lambda document: document.update(evidence=SHA),
         lambda document: document.update(subject_version=document["subject_version"] + 1),
         lambda document: document.update(schema=document["schema"] + 1),
-        lambda document: document["networks"].pop(),
         lambda document: document["networks"].__setitem__(0, "another"),
-        lambda document: document.update(unknown=1),
-        lambda document: document.pop("measures"),
-        of_measure("path_norm", values=[1.0]),
-        of_measure("path_norm", values=["one"] * 13),
     ],
-    ids=[
-        "other evidence", "other subject version", "other schema", "a network less", "another network",
-        "unknown field", "no measures", "too few values", "no numbers",
-    ],
-)  # fmt: skip
-def test_a_stale_or_damaged_file_gives_no_rows_and_no_error(mini: Path, change: Change) -> None:
+    ids=["other evidence", "other subject version", "other schema", "another network"],
+)
+def test_a_stale_file_gives_no_rows_and_no_error(mini: Path, change: Change) -> None:
     assert find_references(plan_of("mini"))
     changed(mini, change)
     assert find_references(plan_of("mini")) == {}
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document["networks"].pop(),
+        lambda document: document.update(unknown=1),
+        lambda document: document.pop("measures"),
+        of_measure("path_norm", values=[1.0]),
+        of_measure("path_norm", values=["one"] * 13),
+    ],
+    ids=["a network less", "unknown field", "no measures", "too few values", "no numbers"],
+)
+def test_a_damaged_file_is_one_sentence(mini: Path, change: Change) -> None:
+    changed(mini, change)
+    with pytest.raises(UserError, match=r"mini\.json is damaged.*; reinstall genbench"):
+        find_references(plan_of("mini"))
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": "\xff"}', b"null"])
-def test_a_file_that_is_no_json_gives_no_rows_and_no_error(mini: Path, content: bytes) -> None:
+def test_a_file_that_is_no_json_is_one_sentence(mini: Path, content: bytes, run: Run) -> None:
     mini.write_bytes(content)
-    assert find_references(plan_of("mini")) == {}
+    done = run("run", "--suite", "mini", "--measure", "params")
+    assert done.returncode == 2
+    assert "mini.json is damaged" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_without_the_file_there_are_no_rows_and_no_error(mini: Path) -> None:

@@ -20,7 +20,7 @@ from genbench.engine.guard import Limits
 from genbench.errors import UserError
 from genbench.leaderboard import submission
 from genbench.leaderboard.build import Folders, stale
-from genbench.leaderboard.submission import accept
+from genbench.leaderboard.submission import accept, pending
 from genbench.leaderboard.tree import read_tree
 from genbench.leaderboard.trust import Conformance
 from genbench.records.validate import read_record
@@ -173,6 +173,16 @@ def test_what_a_row_says_comes_from_the_tree(honest: Path) -> None:
     assert (record.plugin.distribution, record.plugin.version) == ("genbench-mynorm", "0.1.0")
     assert record.plugin.sha256 == tree.sha256
     assert record.sealed
+
+
+def test_a_plugin_is_pending_until_its_rows_are_of_its_source(honest: Path, tmp_path: Path) -> None:
+    boards, plugins = Folders(honest / "boards", honest / "boards" / "records"), tmp_path / "plugins"
+    shutil.copytree(honest / "plugins", plugins)
+    assert pending(plugins, boards) == []
+    source = plugins / "genbench-mynorm" / "src" / "genbench_mynorm" / "__init__.py"
+    source.write_text(source.read_text() + "\n# changed\n")
+    assert pending(plugins, boards) == [plugins / "genbench-mynorm"]
+    assert pending(ROOT / "plugins", Folders(ROOT / "leaderboards", ROOT / "leaderboards" / "records")) == []
 
 
 # -- trees -----------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class CheckRequest(Struct, frozen=True):
     only: str = ""
     """How the names of the checks begin; empty for all."""
     private: str = ""
-    """The folder that it may write to, once it is sealed."""
+    """The folder that it may write to, once it is sealed; without one it is not."""
 
 
 @dataclass(frozen=True)

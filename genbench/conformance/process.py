@@ -62,7 +62,7 @@ def _guarded(work: Work, limits: Limits, seal: Sealing | None) -> Outcome:
 
 def _seal(request: CheckRequest) -> Sealing | None:
     """Seal this process; how its children do it, or None where nothing is sealed."""
-    if not request.limits.sandbox or missing():
+    if not request.private or not request.limits.sandbox or missing():
         return None
     private = Path(request.private)
     code = [Path(request.source.module)] if request.source.kind == "file" else []

@@ -87,13 +87,14 @@ class PluginProcess:
         self.sealed = seal is not None
         ours, theirs = socket.socketpair()
         parent = os.getpid()
+        # Its pages are ours at first: what an import holds comes on top, however large this process is.
+        self._base = resident(parent)
         self._pid = os.fork()
         if self._pid == 0:
             _serve(source, limits, held, theirs.detach(), parent, seal)  # never returns
         theirs.close()
         self._channel = ours
         self._inbox = b""
-        self._base = 0
         self._limits = limits
         patience = max(limits.seconds, _IMPORT_SECONDS)
         self.ready = isinstance(self._receive(patience, self._imports_too_long), Ready)

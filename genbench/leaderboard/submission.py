@@ -113,9 +113,7 @@ def accept(
             for suite in suites
         }
         challenges = {
-            (suite, name): _challenge(entry, suite, draw, quiet, how)
-            for suite in challenged
-            for name, entry in entries.items()
+            suite: _challenges(entries, suite, draw.randrange(2**31), quiet, how) for suite in challenged
         }
         audits = _audits(list(entries.values()), quiet, how) if audited else []
     written = _write(rows, kit, challenges, folders)
@@ -124,11 +122,15 @@ def accept(
     return written
 
 
-def _challenge(
-    entry: Entry[Measure], suite: str, draw: random.Random, quiet: bool, how: RunOptions
-) -> Challenge:
+def _challenges(
+    entries: Mapping[str, Entry[Measure]], suite: str, seed: int, quiet: bool, how: RunOptions
+) -> dict[str, Challenge]:
+    """Measure to what came of it, all on the same fresh networks."""
     with TemporaryDirectory(prefix="genbench-challenge-") as store, cell_progress(quiet=quiet) as progress:
-        return challenge(entry, suite, Path(store), progress, seed=draw.randrange(2**31), **how)
+        return {
+            name: challenge(entry, suite, Path(store), progress, seed=seed, **how)
+            for name, entry in entries.items()
+        }
 
 
 def _audits(entries: Sequence[Entry[Measure]], quiet: bool, how: RunOptions) -> list[MeasureAudit]:
@@ -315,7 +317,7 @@ def _third(networks: Sequence[str], draw: random.Random) -> list[str]:
 def _write(
     rows: Mapping[str, Mapping[str, _Row]],
     kit: Mapping[str, Conformance],
-    challenges: Mapping[tuple[str, str], Challenge],
+    challenges: Mapping[str, Mapping[str, Challenge]],
     folders: Folders,
 ) -> list[str]:
     """All of it; a submission is taken whole or not at all."""
@@ -330,9 +332,10 @@ def _write(
         records = suite_records(folders.records, suite, spot_checks=0)
         agreements = [one for row in found.values() for one in row.agreements]
         remember(folders.trust, records, agreements, {name: kit[name] for name in found})
+        asked = challenges.get(suite, {})
         for record in records:
-            if (suite, record.name) in challenges:
-                remember_challenge(folders.trust, record, challenges[suite, record.name])
+            if record.name in asked:
+                remember_challenge(folders.trust, record, asked[record.name])
     return written
 
 

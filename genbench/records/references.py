@@ -7,6 +7,7 @@ installed genbench ranks a measure among the same rows as a checkout does.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from genbench.engine.cells import Cost, Outcome, Status
+from genbench.errors import UserError
 from genbench.plugin.registry import BUILT_IN, load_registry
 from genbench.records.record import SCHEMA, About, Plugin, Record
 from genbench.records.results import info_of, source_of
@@ -162,9 +164,29 @@ def _result(
 
 
 def _read(path: Path, scores: type[msgspec.Struct]) -> References[msgspec.Struct] | None:
+    """None where a suite has no board, or the file is of another version: a run can do without.
+
+    Raises
+    ------
+    UserError
+        If it is damaged: ranks among rows that are not what was recorded would be wrong without a word.
+    """
+    if not os.path.isfile(path):  # noqa: PTH113  a suite of anyone's may have a name that no file can have
+        return None
     try:
-        found: References[msgspec.Struct] = msgspec.json.decode(path.read_bytes(), type=References[scores])  # type: ignore[valid-type]
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None  # no reference is no reason to stop a run
-    whole = all(len(one.values) == len(found.networks) for one in found.measures)
-    return found if whole and found.schema == SCHEMA else None
+        content = path.read_bytes()
+    except OSError as problem:
+        raise UserError(f"{path} cannot be read ({problem.strerror}); reinstall genbench") from None
+    try:
+        if msgspec.json.decode(content, type=_Version).schema != SCHEMA:
+            return None
+        found: References[msgspec.Struct] = msgspec.json.decode(content, type=References[scores])  # type: ignore[valid-type]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise UserError(f"{path} is damaged: it holds no recorded readings; reinstall genbench") from None
+    if any(len(one.values) != len(found.networks) for one in found.measures):
+        raise UserError(f"{path} is damaged: a measure lacks readings; reinstall genbench")
+    return found
+
+
+class _Version(msgspec.Struct):
+    schema: int
