@@ -71,7 +71,7 @@ def finished(store: Path) -> int:
     return len(list(store.glob("cells/*/*")))
 
 
-def until(condition: Any, seconds: float = 120.0) -> None:
+def until(condition: Any, seconds: float = 400.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never came"
@@ -127,7 +127,7 @@ def test_a_node_that_is_removed_takes_nothing_with_it(joined: Any, tmp_path: Pat
     process = driver(joined, tmp_path, "--store", "far", "--jobs", "6", "-m", "./unhurried.py")
     until(lambda: finished(tmp_path / "far") > 6)
     joined.remove_node(doomed, allow_graceful=False)
-    answer, errors = process.communicate(timeout=240)
+    answer, errors = process.communicate(timeout=500)
     assert process.returncode == 0, errors
     assert "was lost" in errors
     found = readings(answer)
@@ -160,7 +160,7 @@ def test_ctrl_c_stops_the_cluster_too(joined: Any, tmp_path: Path) -> None:
     process = driver(joined, tmp_path, "--store", "far", "-m", "./unhurried.py", "--timeout", "400")
     until(lambda: finished(tmp_path / "far") > 3)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 130, errors
     assert "run the same command again to go on" in errors
     until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources().get("CPU"))

@@ -134,7 +134,7 @@ def test_every_way_to_branch_is_found(source: str) -> None:
         "assert isinstance(kind, Kind)",
         "from torch import nn\nisinstance(layer, nn.modules.batchnorm._BatchNorm)",
         "kind_of(suite).plan(suite, pack)",
-        "kind.reading_seconds if kind.slow_scores else 0",
+        "kind.tolerances if kind.slow_scores else 0",
         "{suite.kind: pages.templates}",
         "if suite.quick and suite.changes: pass",
         "if evidence.table(results) is None: pass",

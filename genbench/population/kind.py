@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from msgspec import structs, to_builtins
 
-from genbench.engine.cells import Outcome, Result
+from genbench.engine.cells import Cell, NetworkCells, Outcome, Result
 from genbench.engine.store import Store
 from genbench.packs.build import Comparison, Draft
 from genbench.packs.pack import Pack
@@ -23,6 +23,7 @@ from genbench.scoring.population import PopulationScore, ScoreNumber
 from genbench.suites.evidence import Facts
 from genbench.suites.fields import Toml
 from genbench.suites.kind import INTERVAL_TOLERANCES, Kind
+from genbench.suites.plan import CellForecast, TrainingPass
 from genbench.suites.suite import SuiteFields
 
 __all__ = ["PopulationKind"]
@@ -36,7 +37,6 @@ class PopulationKind(Kind):
     noun = "a population of networks"
     tables = ("data", "train", "grid", "design")
     manifest = PopulationManifest
-    reading_seconds = 0.1
     slow_scores = True
     score_type = PopulationRecord
     # An iteration comes near to the optimum.
@@ -57,6 +57,18 @@ class PopulationKind(Kind):
     def fresh(self, suite: PopulationSuite, draw: Random, networks: int) -> PopulationSuite:
         """Two values of each setting."""
         return fresh_population(suite, draw, networks)
+
+    def forecast(self, suite: PopulationSuite, cells: Sequence[Cell]) -> Mapping[str, CellForecast]:
+        """From the shapes of the stacks, and a short probe where much is to be trained."""
+        from genbench.population.forecast import forecast_cells
+
+        return forecast_cells(suite, cells)
+
+    def training_pass(self, suite: PopulationSuite, network: NetworkCells) -> TrainingPass:
+        """By the same formula."""
+        from genbench.population.forecast import training_pass
+
+        return training_pass(suite, network)
 
     def evidence(
         self, plan: PopulationPlan, suite: PopulationSuite, store: Store, outcomes: Mapping[str, Outcome]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
 from msgspec import Struct
 
 from genbench.engine.cells import Cell, Step
 from genbench.engine.readings import READING
 from genbench.engine.store import stored_folder
+from genbench.runs.past import Past, took
 from genbench.runs.plan import Plan
+from genbench.runs.reading_costs import reading_costs
 from genbench.suites.kind import kind_of
+from genbench.suites.plan import CellForecast
 
 __all__ = ["Forecast", "ForecastDocument", "duration", "estimate"]
 
@@ -133,36 +137,86 @@ class Forecast:
 
 
 def estimate(plan: Plan, store: Path, workers: int | None = None) -> Forecast:
-    """Look at the store, if there is one, without creating or changing anything."""
+    """Look at the store, if there is one, without creating or changing anything.
+
+    What a kind tells of a cell is corrected by what the plan's own stored cells of that step took. Where it
+    tells nothing, the store's other cells of the step count, and where there are none, a constant.
+    """
     demanded = _demanded(plan.cells(), store)
     cells = Counter(cell.step for cell, _ in demanded)
     stored = Counter(dict.fromkeys(cells, 0))
     stored.update(cell.step for cell, found in demanded if found)
     left = [cell for cell, found in demanded if not found]
-    history = _history(store)
-    kind = kind_of(plan.suite)
-    guess = {READING: kind.reading_seconds}
-    seconds = {
-        cell.key: history.get(cell.step.name, guess.get(cell.step, cell.step.seconds)) for cell in left
-    }
-    told = kind.forecast(plan.suite, left)
+    past = Past(store)
+    readings = reading_costs(plan, left, past.readings(plan.suite.name, quick=plan.suite.quick))
+    told = _told(plan, left, [cell for cell, found in demanded if found], store) if left else {}
+    before = past.steps() if any(cell.key not in told for cell in left) else {}
+    seconds = {cell.key: before.get(cell.step.name, cell.step.seconds) for cell in left}
     seconds |= {key: one.seconds for key, one in told.items()}
-    work: Counter[Step] = Counter()
+    seconds |= readings.seconds
+    work: dict[Step, float] = {}
     for cell in left:
-        work[cell.step] += seconds[cell.key]  # type: ignore[assignment]
+        work[cell.step] = work.get(cell.step, 0.0) + seconds[cell.key]
+    trips: Counter[str] = Counter()
+    for cell in left:
+        # Readings of a network go to a worker together.
+        trips[cell.group or cell.key] += seconds[cell.key]  # type: ignore[assignment]
     return Forecast(
         suite=plan.suite.name,
         quick=plan.suite.quick,
         cells=dict(cells),
         stored=dict(stored),
-        work=dict(work),
-        longest=max(seconds.values(), default=0.0),
+        work=work,
+        longest=max(trips.values(), default=0.0),
         workers=workers or os.cpu_count() or 1,
-        forward_passes=sum(one.forward_passes for one in told.values()),
+        forward_passes=sum(one.forward_passes for one in told.values()) + readings.forward_passes,
         disk_bytes=sum(one.disk_bytes for one in told.values()),
-        memory_bytes=max((one.memory_bytes for one in told.values()), default=0),
+        memory_bytes=max((one.memory_bytes for one in told.values()), default=readings.memory_bytes),
         missing=list(plan.evidence.missing),
     )
+
+
+_LEARNT_FROM = 60
+"""Stored cells of a step at most: each is a file to be read."""
+_ENOUGH = 3
+
+
+def _told(plan: Plan, left: list[Cell], done: list[Cell], store: Path) -> dict[str, CellForecast]:
+    """What the kind says of the cells that are left, corrected by what those that are done took."""
+    steps = {cell.step for cell in left}
+    known: dict[Step, list[Cell]] = {}
+    for cell in done:
+        if (
+            cell.step in steps
+            and cell.step != READING
+            and len(alike := known.setdefault(cell.step, [])) < _LEARNT_FROM
+        ):
+            alike.append(cell)
+    models = kind_of(plan.suite).forecast(
+        plan.suite, [*left, *(cell for alike in known.values() for cell in alike)]
+    )
+    corrections = {step: _correction(alike, models, store) for step, alike in known.items()}
+    return {
+        cell.key: _corrected(models[cell.key], *corrections.get(cell.step, (1.0, 1.0)))
+        for cell in left
+        if cell.key in models
+    }
+
+
+def _correction(cells: list[Cell], models: Mapping[str, CellForecast], store: Path) -> tuple[float, float]:
+    """(seconds, memory): how many times what the kind says cells of a step took."""
+    pairs = [(models[c.key], found) for c in cells if c.key in models and (found := took(store, c.key))]
+    if len(pairs) < _ENOUGH:
+        return 1.0, 1.0
+    times = median(found.seconds / max(model.seconds, 1e-3) for model, found in pairs)
+    memory = median(
+        found.peak_bytes / model.memory_bytes if model.memory_bytes else 1.0 for model, found in pairs
+    )
+    return times, memory
+
+
+def _corrected(model: CellForecast, times: float, memory: float) -> CellForecast:
+    return replace(model, seconds=times * model.seconds, memory_bytes=int(memory * model.memory_bytes))
 
 
 def _demanded(cells: list[Cell], store: Path) -> list[tuple[Cell, bool]]:
@@ -177,21 +231,6 @@ def _demanded(cells: list[Cell], store: Path) -> list[tuple[Cell, bool]]:
         if not stored:
             waiting.update(cell.sources.values())
     return found[::-1]
-
-
-def _history(store: Path) -> dict[str, float]:
-    import sqlite3
-
-    file = store / "readings.sqlite"
-    if not file.is_file():
-        return {}
-    try:
-        address = f"{file.resolve().as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=5)) as connection:
-            query = "SELECT kind, AVG(seconds) FROM events WHERE event = 'ok' GROUP BY kind"
-            return dict(connection.execute(query))
-    except sqlite3.Error:
-        return {}  # an estimate is no place to complain; `run` will
 
 
 def duration(seconds: float) -> str:

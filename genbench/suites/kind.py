@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct, to_builtins
 
-from genbench.engine.cells import Cell, Outcome
+from genbench.engine.cells import Cell, NetworkCells, Outcome
 from genbench.engine.store import Store
 from genbench.errors import UserError
 from genbench.packs.build import Comparison, Draft
@@ -23,7 +23,7 @@ from genbench.packs.pack import Pack
 from genbench.plugin.registry import load_registry
 from genbench.suites.evidence import Evidence
 from genbench.suites.fields import Toml
-from genbench.suites.plan import CellForecast, EvidencePlan
+from genbench.suites.plan import CellForecast, EvidencePlan, TrainingPass
 from genbench.suites.suite import Suite, SuiteFields
 
 __all__ = ["INTERVAL_TOLERANCES", "Kind", "kind_of", "load_kind"]
@@ -42,8 +42,6 @@ class Kind(ABC):
     """Tables of the TOML file beside [quick]."""
     manifest: ClassVar[type[Manifest]] = Manifest
     """Of its packs."""
-    reading_seconds: ClassVar[float] = 0.5
-    """Of a usual measure on one of its networks, until the store has a history of its own."""
     score_type: ClassVar[type[Struct]]
     """Of `recorded`, for the schema of records."""
 
@@ -77,6 +75,10 @@ class Kind(ABC):
     def forecast(self, suite: Any, cells: Sequence[Cell]) -> Mapping[str, CellForecast]:
         """Key to what a cell will take, of those that this kind can tell."""
         return {}
+
+    def training_pass(self, suite: Any, network: NetworkCells) -> TrainingPass:
+        """All training images of a network once forward and backward: the unit of what readings take."""
+        return TrainingPass(0.05, 1000)
 
     @abstractmethod
     def evidence(self, plan: Any, suite: Any, store: Store, outcomes: Mapping[str, Outcome]) -> Evidence:

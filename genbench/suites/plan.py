@@ -10,7 +10,7 @@ from typing import Self
 from genbench.engine.cells import Cell, NetworkCells
 from genbench.packs.pack import Pack
 
-__all__ = ["CellForecast", "EvidencePlan"]
+__all__ = ["CellForecast", "EvidencePlan", "TrainingPass"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,15 @@ class EvidencePlan(ABC):
     def with_all_kept(self) -> Self:
         """The same plan, with everything that a pack needs in the store at its end."""
         return self
+
+
+@dataclass(frozen=True)
+class TrainingPass:
+    """All training images of one network, once forward and once backward."""
+
+    seconds: float
+    """Of one core, as far as can be told without a look at the network."""
+    images: int
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from genbench.engine.cells import Cell
+from genbench.engine.cells import Cell, NetworkCells
 from genbench.plugin.offers import BackboneRequest, DataRequest
 from genbench.plugin.registry import load_registry
-from genbench.suites.plan import CellForecast
+from genbench.suites.plan import CellForecast, TrainingPass
 from genbench.testbed.suite import TestbedSuite
 
-__all__ = ["Speed", "forecast_cells", "image_counts", "probe"]
+__all__ = ["Speed", "forecast_cells", "image_counts", "probe", "training_pass"]
 
 _PIXELS = 32 * 32 * 32
 """In a batch of the probe: 32 small images, or two large ones."""
@@ -37,7 +37,12 @@ _LOOSE = 1.25
 """What a heap holds of what a step of training needs: free pieces between others cannot be given back."""
 _EPOCHS_NEEDED = 0.3
 """Share of the epochs that an adaptation needs to reach a given loss, where their number is only a cap."""
-_NOMINAL_COUNTS = {"cifar100": (500, 100), "cifar10": (5000, 1000), "imagenet100": (1300, 50)}
+_NOMINAL_COUNTS = {
+    "glyphs": (54, 42),
+    "cifar100": (500, 100),
+    "cifar10": (5000, 1000),
+    "imagenet100": (1300, 50),
+}
 """Training and held-out images per class of data sets that may not be on this machine."""
 
 
@@ -146,13 +151,13 @@ def _speed(name: str, rate: float) -> Speed:
 
 
 def _timed(work: Callable[[], None]) -> float:
-    """The better of two, after one to warm up."""
+    """The better of two, after one to warm up; of the processor, which others may be using too."""
     work()
     found = []
     for _ in range(2):
-        began = time.perf_counter()
+        began = time.process_time()
         work()
-        found.append(time.perf_counter() - began)
+        found.append(time.process_time() - began)
     return min(found)
 
 
@@ -179,6 +184,23 @@ def forecast_cells(
             speed = speeds.get(str(cell.inputs.get("backbone", "")))
             found[cell.key] = forecast(suite, cell, speed, counts)
     return found
+
+
+def training_pass(suite: TestbedSuite, network: NetworkCells) -> TrainingPass:
+    """All images of the seen classes once forward and backward, by the published size of the backbone."""
+    item = load_registry().resolve("backbones", str(network.hyperparameters["backbone"]))[0].item
+    share = float(network.hyperparameters.get("train_share", 1.0))
+    images = int(_seen_images(suite) * share)
+    side = item.image_size or 224
+    multiplications = (item.weight_count or 30_000_000) * _MULTIPLICATIONS_PER_WEIGHT * (side / 224) ** 2
+    return TrainingPass(images * multiplications * _TRAINING_FACTOR / _REFERENCE_RATE, images)
+
+
+def _seen_images(suite: TestbedSuite) -> int:
+    """Without opening the data set."""
+    name = suite.data.dataset
+    each = _NOMINAL_COUNTS.get(name, (100, 50))[0]
+    return min(each, suite.data.train_per_class or each) * suite.data.seen
 
 
 def _images(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from genbench.engine.cells import Cell, Outcome, Status
+from genbench.engine.cells import Cell, NetworkCells, Outcome, Status
 from genbench.engine.store import Store
 from genbench.errors import UserError
 from genbench.packs.build import Comparison, Draft
@@ -17,7 +17,7 @@ from genbench.packs.pack import Pack
 from genbench.scoring.practical import PracticalScore
 from genbench.suites.fields import Toml
 from genbench.suites.kind import INTERVAL_TOLERANCES, Kind
-from genbench.suites.plan import CellForecast
+from genbench.suites.plan import CellForecast, TrainingPass
 from genbench.suites.suite import SuiteFields
 from genbench.testbed.evidence import TestbedEvidence, Training
 from genbench.testbed.fresh import fresh_testbed
@@ -80,6 +80,12 @@ class TestbedKind(Kind):
             return {}
         names = {str(cell.inputs["backbone"]) for cell in cells if "backbone" in cell.inputs}
         return forecast_cells(suite, cells, probe(sorted(names)), image_counts(suite))
+
+    def training_pass(self, suite: TestbedSuite, network: NetworkCells) -> TrainingPass:
+        """By the published size of the backbone."""
+        from genbench.testbed.forecast import training_pass
+
+        return training_pass(suite, network)
 
     def evidence(
         self, plan: TestbedPlan, suite: TestbedSuite, store: Store, outcomes: Mapping[str, Outcome]

@@ -23,7 +23,7 @@ from genbench.suites.fields import Count as PositiveCount
 from genbench.suites.fields import Table, Toml, Whole, distinct, integer
 from genbench.suites.kind import Kind
 from genbench.suites.pages import NetworkColumn, Pages
-from genbench.suites.plan import CellForecast, EvidencePlan
+from genbench.suites.plan import CellForecast, EvidencePlan, TrainingPass
 from genbench.suites.record_types import Count, RecordPart, Share
 from genbench.suites.result import Judged, MeasureResult
 from genbench.suites.suite import Suite, SuiteFields
@@ -168,7 +168,6 @@ class LinearKind(Kind):
     noun = "a set of linear classifiers"
     tables = ("linear",)
     manifest = LinearManifest
-    reading_seconds = 0.05
     score_type = LinearRecord
 
     def read(self, path: Path, content: Toml, common: SuiteFields) -> LinearSuite:
@@ -208,6 +207,9 @@ class LinearKind(Kind):
     def forecast(self, suite: LinearSuite, cells: Sequence[Cell]) -> Mapping[str, CellForecast]:
         steps = {cell.key: cell.inputs["steps"] for cell in cells if cell.step == NETWORK}
         return {key: CellForecast(0.001 * count) for key, count in steps.items()}
+
+    def training_pass(self, suite: LinearSuite, network: NetworkCells) -> TrainingPass:
+        return TrainingPass(0.001, suite.train_size)
 
     def evidence(
         self, plan: LinearPlan, suite: LinearSuite, store: Store, outcomes: Mapping[str, Outcome]
