@@ -1,4 +1,4 @@
-"""What commands look like on terminals of 80, 120 and 200 columns and in a pipe: nothing broken, nothing lost."""
+"""What commands look like on terminals of 80, 120 and 200 columns, and in a pipe."""
 
 from __future__ import annotations
 
