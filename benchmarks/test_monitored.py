@@ -1,8 +1,7 @@
 """Measures during training cost at most what they cost alone.
 
-The same measures of the same network and data, read by `genbench.Monitor` after an epoch and by
-`genbench.read` off a subject that is made for them: processor time of this process at one thread, least of
-several, as a ratio.
+The same measures of the same network, read by `genbench.Monitor` after an epoch and by `genbench.read`
+off a subject that is made for them: processor time at one thread, least of several, as a ratio.
 """
 
 from __future__ import annotations

@@ -142,8 +142,8 @@ def test_the_callback_starts_with_the_fit_and_reads_after_epochs(monkeypatch) ->
 
 @pytest.mark.parametrize("chosen", ["its network", "the module itself"])
 def test_a_real_lightning_training(chosen: str) -> None:
-    """Three epochs, with the curves of a plain loop over the same batches, and no pass more than those of the
-    training and of the readings alone."""
+    """Three epochs, with the curves that a plain loop over the same batches gives, and no pass through the
+    network more than those of the training and of the readings alone."""
     import lightning.pytorch as lightning
 
     class Module(lightning.LightningModule):

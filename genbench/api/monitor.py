@@ -157,7 +157,7 @@ class Monitor:
             raise UserError("the callback needs Lightning; run `pip install 'genbench[lightning]'`") from None
         monitor = self
 
-        class MonitorCallback(Callback):
+        class MonitorCallback(Callback):  # type: ignore[misc]
             """Reads the monitor's measures."""
 
             def on_fit_start(self, trainer: Any, pl_module: Any) -> None:

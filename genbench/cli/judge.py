@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from genbench.cli.common import common_options, store_option
 from genbench.cli.execution import Execution, execution_options
 from genbench.cli.suite_options import SuiteChoice, suite_options
-from genbench.display.tables import fitting_columns, print_json, print_table
+from genbench.display.tables import fitting_columns, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from genbench.suites.evidence import Evidence
@@ -90,17 +90,31 @@ def judge(
 
 def show_verdicts(board: Any, baselines: Any, title: str) -> None:
     """Measures, then baselines, then what they mean."""
-    from genbench.display.verdict_tables import VERDICT_COLUMNS, baseline_rows, verdict_rows, verdict_words
+    from genbench.display.verdict_tables import (
+        SHORT_VERDICT_COLUMNS,
+        VERDICT_COLUMNS,
+        baseline_rows,
+        verdict_rows,
+        verdict_words,
+    )
 
     rows = verdict_rows(board)
     columns = fitting_columns(VERDICT_COLUMNS, rows)
-    print_table(columns, rows, title=title, right=[name for name in columns if name != "measure"])
+    whole = columns == VERDICT_COLUMNS
+    if not whole:
+        columns = fitting_columns(SHORT_VERDICT_COLUMNS, rows)
+    words = [name for name in columns if name in ("measure", "passes")]
+    print_table(columns, rows, title=title, right=[name for name in columns if name not in words])
     below = baseline_rows(baselines)
+    left = [] if whole else ["the answers to every question"]
     if below:
         columns = fitting_columns(list(below[0]), below)
         print_table(columns, below, right=["sign-error", "95 % interval", "beaten by"])
+        left += [f"{name!r} of baselines" for name in below[0] if name not in columns]
     for line in verdict_words(board, baselines):
-        click.echo(line, err=True)
+        print_text(line, err=True)
+    if left:
+        print_text(f"a wider terminal shows {' and '.join(left)}", err=True)
 
 
 @click.command()

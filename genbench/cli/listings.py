@@ -10,7 +10,7 @@ import click
 
 from genbench.cli.common import common_options
 from genbench.display.papers import paper_of
-from genbench.display.tables import print_json, print_table
+from genbench.display.tables import print_json, print_table, print_text, readable_columns
 
 if TYPE_CHECKING:
     from genbench.plugin.contract import Measure
@@ -46,14 +46,22 @@ def measures(name: str | None, as_json: bool) -> None:
         return
     for record in records:
         record["needs"] = "".join(_NEED_LETTERS[need] for need in record["needs"])
-    print_table(["name", "category", "paper", "needs", "cost", "summary"], records)
+    every = ["name", "category", "paper", "needs", "cost", "summary"]
+    columns = readable_columns(every, records, "summary", ["paper", "needs", "cost", "category"])
+    print_table(columns, records)
     letters = ", ".join(f"{letter} = {need}" for need, letter in _NEED_LETTERS.items())
-    click.echo(
-        f"{len(records)} measures; needs: {letters}; cost: low = weights or one pass over the training set, "
-        "medium = gradients or tens of passes, high = hundreds of passes\n"
-        "genbench measures NAME shows one; genbench run --measure NAME scores it",
-        err=True,
-    )
+    words = [f"{len(records)} measures"]
+    if "needs" in columns:
+        words.append(f"needs: {letters}")
+    if "cost" in columns:
+        words.append(
+            "cost: low = weights or one pass over the training set, medium = gradients or tens of passes, "
+            "high = hundreds of passes"
+        )
+    if left := [column for column in every if column not in columns]:
+        words.append(f"a wider terminal shows {', '.join(left)}")
+    print_text("; ".join(words), err=True)
+    print_text("genbench measures NAME shows one; genbench run --measure NAME scores it", err=True)
 
 
 def _measure_record(entry: Entry[Measure]) -> dict[str, Any]:
@@ -118,11 +126,13 @@ def suites(as_json: bool) -> None:
     if as_json:
         print_json(records)
     else:
-        print_table(["name", "networks", "status", "summary", "source"], records, right=["networks"])
+        columns = ["name", "networks", "status", "summary", "source"]
+        columns = readable_columns(columns, records, "summary", ["source", "networks"])
+        print_table(columns, records, right=["networks"])
         for one in records:
             if one["missing"]:
                 more = f" (and {len(one['missing']) - 1} more)" if len(one["missing"]) > 1 else ""
-                click.echo(f"{one['name']} needs {one['missing'][0]}{more}", err=True)
+                print_text(f"{one['name']} needs {one['missing'][0]}{more}", err=True)
 
 
 @click.command()

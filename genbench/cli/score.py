@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genbench.cli.common import common_options
-from genbench.display.tables import fitting_columns, print_json, print_table
+from genbench.display.tables import fitting_columns, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from genbench.scoring.all_scores import TableScores
@@ -179,7 +179,8 @@ def _show(scored: TableScores, worst: int) -> None:
         print_table(columns, table.rows, title=table.title, right=right)
         left = [column for column in table.columns if column not in columns]
         more = f"; a wider terminal shows {', '.join(left)}" if left else ""
-        click.echo(f"{table.score}: {table.note}{more}\n", err=True)
+        print_text(f"{table.score}: {table.note}{more}", err=True)
+        click.echo(err=True)
     environments = worst_environments(scored, worst)
     if worst and environments is not None:
         columns = ["measure", "sign_error", "hyperparameter", "low_value", "high_value", "fixed", "n_eff"]
@@ -189,8 +190,8 @@ def _show(scored: TableScores, worst: int) -> None:
         ]
         print_table(columns, texts, title=f"The {worst} environments where each measure fails worst")
     for name, reason in scored.skipped.items():
-        click.echo(f"{name}: skipped, {reason}", err=True)
-    click.echo(_summary(scored), err=True)
+        print_text(f"{name}: skipped, {reason}", err=True)
+    print_text(_summary(scored), err=True)
 
 
 def _summary(scored: TableScores) -> str:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import click
 
-__all__ = ["Shown", "Table", "fitting_columns", "print_json", "print_table", "print_text", "show"]
+__all__ = [
+    "Shown",
+    "Table",
+    "fitting_columns",
+    "print_json",
+    "print_table",
+    "print_text",
+    "readable_columns",
+    "show",
+]
 
 _LINE = 100
 """Characters of a line that is comfortable to read."""
+
+_TOGETHER = re.compile(r"\d [–%](?: \d)?")
+"""Intervals and percentages."""
+_HELD = "\N{NO-BREAK SPACE}"
 
 Shown = str | int | float | None
 """What stands in a row below the name of a column."""
@@ -33,17 +47,23 @@ def show(parts: Iterable[Table | str]) -> None:
     """Print tables and sentences one after the other."""
     for part in parts:
         if isinstance(part, str):
-            click.echo(part)
+            print_text(part)
         else:
             print_table(part.columns, part.rows, title=part.title, right=part.right)
 
 
-def print_text(text: str) -> None:
-    """Sentences: broken at words on a terminal, in one line elsewhere."""
+def print_text(text: str, *, err: bool = False) -> None:
+    """Sentences: broken at words on a terminal, never within an interval, and in one line elsewhere."""
     from shutil import get_terminal_size
     from textwrap import fill
 
-    click.echo(fill(text, min(get_terminal_size().columns, _LINE)) if sys.stdout.isatty() else text)
+    if not (sys.stderr if err else sys.stdout).isatty():
+        click.echo(text, err=err)
+        return
+    room = min(get_terminal_size().columns, _LINE)
+    held = _TOGETHER.sub(lambda found: found[0].replace(" ", _HELD), text)
+    filled = fill(held, room, break_on_hyphens=False, break_long_words=False)
+    click.echo(filled.replace(_HELD, " "), err=err)
 
 
 def print_json(document: object) -> None:
@@ -91,7 +111,7 @@ def print_table(
             justify="right" if number else "left",
             overflow="fold",
             no_wrap=whole,
-            min_width=None if whole else min(_NARROWEST, max(map(len, cells), default=0)),
+            min_width=None if whole else _least(column, cells),
         )
     for row in rows:
         table.add_row(*(Text(str(row.get(column, "")), style=_style(row, column)) for column in columns))
@@ -100,14 +120,47 @@ def print_table(
 
 _NARROWEST = 6
 """Characters that a column of text keeps, however little room there is."""
+_LONGEST_WORD = 10
+"""Characters of a heading's word that is not broken either."""
+_READABLE = 40
+"""Characters of a column of sentences that can be read."""
 _STYLES = {
     "ok": "green", "ready": "green", "passed": "green", "finding": "cyan", "note": "yellow",
     "not_applicable": "yellow", "missing": "yellow",
 }  # fmt: skip
 
 
+def _least(column: str, cells: Sequence[str]) -> int:
+    word = min(max(map(len, column.split())) if column.strip() else 0, _LONGEST_WORD)
+    return max(word, min(_NARROWEST, max(map(len, cells), default=0)))
+
+
 def _style(row: Mapping[str, Shown], column: str) -> str:
     return _STYLES.get(str(row.get(column)), "red") if column == "status" else ""
+
+
+def readable_columns(
+    columns: Sequence[str], rows: Sequence[Mapping[str, Shown]], sentences: str, spared: Sequence[str]
+) -> list[str]:
+    """Columns beside which sentences can be read on this terminal; all of them elsewhere.
+
+    Parameters
+    ----------
+    sentences : the column that holds them.
+    spared : the columns that can be done without, first the one to go first.
+    """
+    from shutil import get_terminal_size
+
+    chosen = list(columns)
+    if not sys.stdout.isatty():
+        return chosen
+    for column in spared:
+        widths = (max(len(name), *(len(str(row.get(name, ""))) for row in rows)) for name in chosen)
+        others = sum(width + 3 for name, width in zip(chosen, widths, strict=True) if name != sentences)
+        if get_terminal_size().columns - others - 3 >= _READABLE:
+            break
+        chosen.remove(column)
+    return chosen
 
 
 def fitting_columns(columns: Sequence[str], rows: Sequence[Mapping[str, Shown]]) -> list[str]:

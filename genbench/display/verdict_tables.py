@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from genbench.scoring.verdicts import Answer, BoardVerdict, MeasureVerdict
 
 __all__ = [
+    "SHORT_VERDICT_COLUMNS",
     "VERDICT_COLUMNS",
     "baseline_rows",
     "claim_words",
@@ -22,6 +23,8 @@ __all__ = [
 
 VERDICT_COLUMNS = ["rank", "measure", "sign-error", "95 % interval", *QUESTIONS]
 """Of tables of measures and of baselines."""
+SHORT_VERDICT_COLUMNS = ["measure", "passes", "sign-error", "95 % interval", "rank"]
+"""Where there is no room for an answer to each question."""
 
 
 def verdict_rows(board: BoardVerdict) -> list[dict[str, str]]:
@@ -34,6 +37,7 @@ def verdict_rows(board: BoardVerdict) -> list[dict[str, str]]:
             "sign-error": _number(one.questions["chance"].value),
             "95 % interval": _ends(one.questions["chance"].low, one.questions["chance"].high),
             **{question: _mark(one, question) for question in QUESTIONS},
+            "passes": passed_words(one),
         }
         for name, one in ordered
     ]

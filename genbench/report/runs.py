@@ -54,7 +54,7 @@ def show_run(result: RunResult, table: Path | None = None) -> None:
     _show_scores(result, pages)
     if result.judged.claims is not None:
         for line in claim_words(result.judged.claims):
-            click.echo(line, err=True)
+            print_text(line, err=True)
     if len(result.asked) <= _FEW:
         for measure in result.asked:
             show(pages.failures(measure))
@@ -62,7 +62,7 @@ def show_run(result: RunResult, table: Path | None = None) -> None:
             print_text(" ".join(plain_verdict(result, measure)))
     show(pages.closing(table))
     for warning in pages.warnings():
-        click.echo(warning, err=True)
+        print_text(warning, err=True)
     if table is not None:
         click.echo(f"table: {table}")
     if result.plan.suite.quick:
