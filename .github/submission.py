@@ -28,6 +28,9 @@ def main() -> int:
     parser.add_argument("--changed-since", metavar="COMMIT", help="take the plugins that changed since then")
     parser.add_argument("--to", type=Path, required=True, help="folder to fill")
     parser.add_argument("--into", type=Path, help="install here instead of into this Python, for a trial")
+    parser.add_argument(
+        "--no-audit", action="store_true", help="leave out `genbench audit`, for a trial"
+    )
     arguments = parser.parse_args()
     folders = arguments.plugins or changed(arguments.changed_since or "HEAD^")
     arguments.to.mkdir(parents=True, exist_ok=True)
@@ -49,7 +52,8 @@ def main() -> int:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes((arguments.to / "all" / suite / f"{name}.json").read_bytes())
                 print(f"submission: {name} on {suite} is recorded")
-        genbench("audit", *chosen, "--records", str(arguments.to / "audits"))
+        if not arguments.no_audit:
+            genbench("audit", *chosen, "--records", str(arguments.to / "audits"))
     (arguments.to / "checks.json").write_text(json.dumps(checks, indent=1, sort_keys=True) + "\n")
     return 0
 
