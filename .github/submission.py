@@ -28,9 +28,7 @@ def main() -> int:
     parser.add_argument("--changed-since", metavar="COMMIT", help="take the plugins that changed since then")
     parser.add_argument("--to", type=Path, required=True, help="folder to fill")
     parser.add_argument("--into", type=Path, help="install here instead of into this Python, for a trial")
-    parser.add_argument(
-        "--no-audit", action="store_true", help="leave out `genbench audit`, for a trial"
-    )
+    parser.add_argument("--no-audit", action="store_true", help="leave out `genbench audit`, for a trial")
     arguments = parser.parse_args()
     folders = arguments.plugins or changed(arguments.changed_since or "HEAD^")
     arguments.to.mkdir(parents=True, exist_ok=True)
