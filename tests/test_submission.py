@@ -15,14 +15,19 @@ import pytest
 from conftest import Run
 from test_records import write
 
+from genbench.audit.plan import AuditPlan
+from genbench.audit.records import audit_evidence, read_audit
+from genbench.audit.setups import STRESSORS
 from genbench.authoring.package import package_files, write_files
 from genbench.engine.guard import Limits
 from genbench.errors import UserError
 from genbench.leaderboard import submission
-from genbench.leaderboard.build import Folders, stale
+from genbench.leaderboard.build import Folders, build, stale
 from genbench.leaderboard.submission import accept, pending
 from genbench.leaderboard.tree import read_tree
 from genbench.leaderboard.trust import Conformance
+from genbench.plugin.contract import Measure
+from genbench.plugin.registry import Entry
 from genbench.records.validate import read_record
 from genbench.records.write import body_hash
 from genbench.sealing.seal import missing
@@ -150,6 +155,31 @@ def test_a_third_of_an_expensive_measure_is_read_again(
     trusted = json.loads((boards.trust / "mini.json").read_text())["mynorm"]
     assert len(trusted["reproduced"]) == 5  # of 13
     assert trusted["sealed"] is True
+
+
+@sealed
+def test_an_accepted_plugin_is_audited_here(
+    honest: Path, tmp_path: Path, passed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its audit takes a minute and has tests of its own; here it is that of another measure, under its name."""
+    asked: list[str] = []
+
+    def audit(plan: AuditPlan, _: Any, entries: list[Entry[Measure]], *__: Any, **___: Any) -> Any:
+        asked.extend(entry.item.name for entry in entries)
+        assert len(plan.networks) == 558
+        record = json.loads((ROOT / "leaderboards" / "audits" / "path_norm.json").read_text())
+        named = record | {"measure": "mynorm", "kind": "package", "distribution": "genbench-mynorm"}
+        (tmp_path / "mynorm.json").write_text(json.dumps(named))
+        return [read_audit(tmp_path / "mynorm.json", audit_evidence())]
+
+    monkeypatch.setattr(submission, "audit_measures", audit)
+    boards = boards_with(tmp_path / "boards", "mini")
+    assert accept(honest / "plugins" / "genbench-mynorm", boards, audited=True, **HOW) == ["mini/mynorm"]
+    assert asked == ["mynorm"]
+    build(boards)
+    rows = {row["measure"]: row for row in json.loads((boards.boards / "mini.json").read_text())["rows"]}
+    assert rows["mynorm"]["audit"].keys() == STRESSORS.keys()
+    assert "survived" not in rows["path_norm"]
 
 
 @sealed

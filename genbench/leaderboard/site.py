@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,18 +73,23 @@ def site_files(boards: Sequence[Board]) -> dict[str, bytes]:
             "audits.html.j2", ".", rows=_audited(contents), stressors=list(STRESSORS.values())
         )
     for board, content in zip(boards, contents, strict=True):
-        pages = board.pages
+        pages, common = board.pages, _common(board)
         files |= {f"{board.name}/{name}": shared for name, shared in pages.site_files().items()}
         files[f"{board.name}/index.html"] = page(
             pages.board_template, "..", board=content, **structs.asdict(pages.board_page())
         )
         files[f"{board.name}/evidence.html"] = page(
-            pages.evidence_template, "..", board=content, **structs.asdict(pages.evidence_page())
+            pages.evidence_template,
+            "..",
+            board=content,
+            of_records=list(common.items()),
+            **structs.asdict(pages.evidence_page()),
         )
         for row, shown in zip(board.rows, content.rows, strict=True):
             elsewhere = [other.name for other in boards if other is not board and row.name in other.names]
-            common = _measure(board, row, elsewhere)
-            own = {**structs.asdict(common), **structs.asdict(pages.measure_page(row.result))}
+            home = next(other.name for other in boards if row.name in other.names)
+            shared = _measure(board, row, elsewhere, home, common)
+            own = {**structs.asdict(shared), **structs.asdict(pages.measure_page(row.result))}
             files[f"{board.name}/measures/{row.name}.html"] = page(
                 pages.measure_template, "../..", board=content, row=shown, **own
             )
@@ -276,19 +282,26 @@ def _audit(audit: MeasureAudit) -> SiteAudit:
         lines=[
             AuditLine(
                 title=STRESSORS[one.stressor].title,
-                question=STRESSORS[one.stressor].question,
-                where=STRESSORS[one.stressor].where,
                 verdict=one.verdict,
                 style=_STYLES[one.verdict],
                 number="" if one.number is None else f"{one.number:.3g}",
                 why=one.why,
-                networks=list(one.networks or ()),
+                networks="" if one.networks is None else _two(*one.networks),
                 notes=list(one.notes),
             )
             for one in audit.verdicts
         ],
         card=[(pair_of(one), one.detail) for one in audit.card],
     )
+
+
+def _two(first: str, second: str) -> str:
+    """Two networks of a stressor in one line: "net fcn, n 75: optimizer sgd / optimizer adam"."""
+    one, other = (name.partition(": ")[2].split(", ") for name in (first, second))
+    common = [part for part in one if part in other]
+    apart = [", ".join(part for part in parts if part not in common) for parts in (one, other)]
+    said = ", ".join(common)
+    return said if not any(apart) else f"{said}{': ' if said else ''}{' / '.join(apart)}"
 
 
 def _audited(contents: Sequence[SiteBoard]) -> list[tuple[str, SiteRow]]:
@@ -330,18 +343,23 @@ def _plugin(record: Record) -> str:
 # -- one measure -------------------------------------------------------------------------------------
 
 
-def _measure(board: Board, row: Row, elsewhere: list[str]) -> MeasurePage:
+def _measure(
+    board: Board, row: Row, elsewhere: list[str], home: str, common: Mapping[str, str]
+) -> MeasurePage:
     record = row.record
+    provenance = _provenance(record)
     paper, place = paper_of(record.measure.paper)
     return MeasurePage(
         about=record.measure,
         formula=_paragraphs(record.measure),
         paper=paper,
         place=place,
-        provenance=_provenance(record),
+        provenance=[(name, said) for name, said in provenance if common.get(name) != said],
+        shared_provenance=[name for name, said in provenance if said and common.get(name) == said],
         command=record.provenance.command,
         reproduce=f"genbench reproduce leaderboards/{board.name}.json#{row.name}",
         elsewhere=elsewhere,
+        audited_on=home,
     )
 
 
@@ -362,6 +380,14 @@ def _machine(record: Record) -> str:
     used = {(reading.device, reading.threads) for reading in record.readings} - {("cpu", 1)}
     devices = "".join(f", {device} with {threads} threads" for device, threads in sorted(used))
     return f"{machine.system} {machine.machine}, Python {machine.python}, {machine.libc}{devices}"
+
+
+def _common(board: Board) -> dict[str, str]:
+    """What more than half of the records say alike of where they come from: told once, not on every page."""
+    said = [dict(_provenance(row.record)) for row in board.rows]
+    names = ("genbench", "evidence pack", "data sha256", "suite sha256", "packages", "machine")
+    counts = {name: Counter(one[name] for one in said).most_common(1)[0] for name in names}
+    return {name: value for name, (value, count) in counts.items() if 2 * count > len(said) > 2}
 
 
 def _provenance(record: Record) -> list[tuple[str, str]]:

@@ -45,16 +45,13 @@ class AuditLine(Struct, frozen=True, kw_only=True):
     """What one stressor says of a measure."""
 
     title: str
-    question: str
-    where: str
-    """In 000."""
     verdict: str
     style: str
     """Class of the verdict in the style sheet."""
     number: str
     why: str
-    networks: list[str]
-    """The two that gave it."""
+    networks: str
+    """The two that gave it: what they have in common, and what not."""
     notes: list[str]
 
 
@@ -198,7 +195,11 @@ class MeasurePage(Struct, frozen=True, kw_only=True):
     paper: Paper | None
     place: str
     provenance: list[tuple[str, str]]
+    shared_provenance: list[str]
+    """What it has in common with most records of the board, by name."""
     command: str
     reproduce: str
     elsewhere: list[str]
     """Other boards that it is on."""
+    audited_on: str
+    """The board whose page has the whole audit: the first that it is on."""
