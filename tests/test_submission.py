@@ -161,14 +161,15 @@ def test_a_third_of_an_expensive_measure_is_read_again(
 def test_an_accepted_plugin_is_audited_here(
     honest: Path, tmp_path: Path, passed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its audit takes a minute and has tests of its own; here it is that of another measure, under its name."""
+    """Its audit takes a minute and has tests of its own; here it is that of another, under its name."""
     asked: list[str] = []
 
     def audit(plan: AuditPlan, _: Any, entries: list[Entry[Measure]], *__: Any, **___: Any) -> Any:
         asked.extend(entry.item.name for entry in entries)
         assert len(plan.networks) == 558
         record = json.loads((ROOT / "leaderboards" / "audits" / "path_norm.json").read_text())
-        named = record | {"measure": "mynorm", "kind": "package", "distribution": "genbench-mynorm"}
+        named = record | {"measure": "mynorm", "version": "1", "kind": "package"}
+        named["distribution"] = "genbench-mynorm"
         (tmp_path / "mynorm.json").write_text(json.dumps(named))
         return [read_audit(tmp_path / "mynorm.json", audit_evidence())]
 
