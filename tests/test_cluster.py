@@ -51,6 +51,12 @@ def joined(cluster: Any) -> Iterator[Any]:
     ray.shutdown()
 
 
+@pytest.fixture(scope="module")
+def reference(finished_run: Path) -> Path:
+    """A store that `local` filled; not to be changed."""
+    return finished_run / "store"
+
+
 def on_ray(cluster: Any, *more: str | Path, jobs: int = 2) -> list[str | Path]:
     return options("--executor", "ray", "--address", cluster.address, "--jobs", str(jobs), *more)
 
@@ -83,6 +89,7 @@ def test_any_number_of_workers_gives_the_bits_of_local(
     joined: Any, tmp_path: Path, reference: Path, jobs: int
 ) -> None:
     """A population trained from scratch and read with four measures and the baselines."""
+    (tmp_path / "tiny.toml").write_text(TINY_SUITE)
     done = in_process(*on_ray(joined, "--store", "far", jobs=jobs), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert cell_files(tmp_path / "far") == cell_files(reference)
