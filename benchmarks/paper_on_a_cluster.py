@@ -4,7 +4,7 @@
 
 What is measured: the multiplications that a core of this machine does in a second, which give each cell its
 seconds of a core (`genbench.testbed.forecast`, as `genbench plan` has it), and what Ray adds to a cell. What
-is assumed: the multiplications of a GPU in a second (4e12: two fifths of an A100's 1e13, float32 without TF32)
+is assumed: the multiplications of a GPU in a second (4e12: two fifths of an A100's 1e13 in float32, no TF32)
 and a network of 10 Gbit/s out of the machine with the store. Cells are given to workers as `run_cells` does,
 the first that is ready to the first that is free; every worker is a node of its own and fetches a file once.
 Transfers do not wait for each other, but all of them together take no less than the network needs for them.
