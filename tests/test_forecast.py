@@ -21,6 +21,12 @@ from genbench.runs.plan import Plan, make_plan
 from genbench.suites import load_suite
 
 
+@pytest.fixture(scope="module")
+def reference(finished_run: Path) -> Path:
+    """A store that `local` filled; not to be changed."""
+    return finished_run / "store"
+
+
 def planned(folder: Path, text: str = TINY_SUITE, measures: list[str] = MEASURES) -> Plan:
     file = folder / "tiny.toml"
     file.write_text(text)

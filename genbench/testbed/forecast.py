@@ -16,7 +16,7 @@ from genbench.plugin.registry import load_registry
 from genbench.suites.plan import CellForecast, TrainingPass
 from genbench.testbed.suite import TestbedSuite
 
-__all__ = ["Speed", "forecast_cells", "image_counts", "probe", "training_pass"]
+__all__ = ["Speed", "core_rate", "forecast_cells", "image_counts", "probe", "training_pass"]
 
 _PIXELS = 32 * 32 * 32
 """In a batch of the probe: 32 small images, or two large ones."""
@@ -27,7 +27,7 @@ _HEAD_SECONDS = 2.6e-8
 """Of all heads of a backbone, per image × class × feature, on the machine of `_REFERENCE_RATE`."""
 _AUTOENCODER_SECONDS = 45.0
 _REFERENCE_RATE = 3.0e10
-"""Multiplications a second of one core, as `_rate` measures them, where the constants above were taken."""
+"""Multiplications a second of one core, as `core_rate` measures them, where these constants were taken."""
 _KEPT = 78 * 2**20
 """Bytes that a training step of EfficientNet-Lite0 (`_KEPT_WEIGHTS`) keeps of an image of 224 pixels."""
 _KEPT_WEIGHTS = 4_652_008
@@ -94,7 +94,7 @@ def probe(names: Iterable[str]) -> dict[str, Speed]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        rate = _rate()
+        rate = core_rate()
         return {name: _speed(name, rate) for name in names}
     finally:
         torch.set_num_threads(threads)
@@ -161,7 +161,7 @@ def _timed(work: Callable[[], None]) -> float:
     return min(found)
 
 
-def _rate() -> float:
+def core_rate() -> float:
     """Multiplications a second in a convolution, on one core."""
     import torch
 
