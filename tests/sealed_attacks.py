@@ -238,6 +238,34 @@ def test_what_is_written_to_the_private_folder_counts_as_memory(tmp_path) -> Non
     assert found["instant"].value == 1.0, "its plugin's process is started again"
 
 
+UNWILLING = """
+try:
+    if os.fork() == 0:
+        os._exit(0)
+except PermissionError:
+    pass
+else:
+    raise ImportError("not in the process of the plugin")
+
+@genbench.measure
+def descriptors(subject):
+    "Those that are no channel."
+    found = 0
+    for number in range(3, 256):
+        try:
+            found += os.fstat(number).st_mode & 0o170000 != 0o140000
+        except OSError:
+            pass
+    return float(found)
+"""
+
+
+def test_an_import_that_only_works_in_a_reading_finds_no_more_there(tmp_path) -> None:
+    with a_host(tmp_path) as host:
+        found = read(host, plugin(tmp_path, UNWILLING), ["descriptors"])["descriptors"]
+    assert (found.value, found.cost.sandbox) == (0.0, "landlock+seccomp"), found
+
+
 def test_what_an_import_forks_ends_with_the_plugin_s_process(tmp_path) -> None:
     fork = "if os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\n    os._exit(0)"
     with a_host(tmp_path) as host:

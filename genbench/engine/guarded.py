@@ -59,6 +59,8 @@ class Sealing:
     private: Path
     descriptor: int = -1
     """Kept open until then."""
+    foreign: bool = False
+    """Whether its work is a plugin's: then no descriptor stays open, and its memory limit is for good."""
 
 
 def run_child(
@@ -84,7 +86,9 @@ def run_child(
         begin(limits.compute, limits.memory)
         device = device_name(limits.compute.device)
         if seal is not None:
-            if held is None:
+            if held is None and seal.foreign:
+                held = _own_data()
+            elif held is None:
                 keep_status_open()
             seal.close()
             _SEALED.append(True)

@@ -247,7 +247,7 @@ class ReadingHost:
         fresh = ReadingsWork(source, self._place, self._part_seed, [reading], shared=False)
         private = Path(tempfile.mkdtemp(dir=self.scratch))
         with self._sealed(private, limits, source) as seal:
-            sealing = None if seal is None else sealing_of(seal)
+            sealing = None if seal is None else replace(sealing_of(seal), foreign=True)
             forked = partial(work, self.network())
             ((_, outcome),) = run_work(fresh, lambda: [forked], limits, self._answer, seal=sealing)
         return outcome

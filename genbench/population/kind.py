@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from genbench.packs.pack import Pack
 from genbench.population.evidence import PopulationEvidence
 from genbench.population.fresh import fresh_population
 from genbench.population.manifest import PopulationManifest
-from genbench.population.plan import PopulationPlan, missing_data, plan_population
+from genbench.population.plan import PopulationPlan, missing_data, network_labels, plan_population
 from genbench.population.score_record import PopulationRecord, population_record
 from genbench.population.suite import PopulationSuite, read_population
 from genbench.scoring.population import PopulationScore, ScoreNumber
@@ -84,6 +84,20 @@ class PopulationKind(Kind):
             }
         settings = {one.label: one.hyperparameters for one in plan.networks}
         return PopulationEvidence(suite, plan.pack, settings, found)
+
+    def lacking(self, pack: Pack, suite: PopulationSuite) -> Iterator[str]:
+        """A stack, or what became of its networks."""
+        known, listed = set(network_labels(suite)), []
+        for place, block in enumerate(pack.read_as(PopulationManifest).blocks):
+            for what, result in (("training", block.trained.result), ("evidence", block.judged.result)):
+                found = result.get("networks")
+                if found is not None and not (isinstance(found, list) and len(found) == len(block.subjects)):
+                    yield f"the {what} of all networks of stack {place}"
+            if _WEIGHTS not in block.trained.files or not known.issuperset(block.subjects):
+                yield f"the networks of stack {place}"
+            listed += block.subjects
+        if sorted(listed) != sorted(known):
+            yield "every network once"
 
     def packed_evidence(self, suite: PopulationSuite, pack: Pack) -> PopulationEvidence:
         """The same out of the manifest."""

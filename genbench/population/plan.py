@@ -37,7 +37,7 @@ from genbench.population.step_types import (
 from genbench.population.suite import NetworkSettings, PopulationSuite
 from genbench.suites.plan import EvidencePlan
 
-__all__ = ["PopulationPlan", "missing_data", "plan_population"]
+__all__ = ["PopulationPlan", "missing_data", "network_labels", "plan_population"]
 
 _VERSION = 1
 """Code version of the steps in `genbench.population`; raise it when one would give other bits."""
@@ -94,7 +94,7 @@ def plan_population(suite: PopulationSuite, pack: Pack | None = None) -> Populat
     """
     points = suite.points()
     settings = [suite.settings(point) for point in points]
-    labels = [" ".join(f"{_short(name)}={value}" for name, value in point.items()) for point in points]
+    labels = network_labels(suite)
     training, heldout, shifts = _data_cells(suite, settings)
     if pack is None:
         stacks = _trained(suite, settings, training, heldout, shifts)
@@ -119,6 +119,11 @@ def plan_population(suite: PopulationSuite, pack: Pack | None = None) -> Populat
         pack=pack,
         missing=() if pack is not None else tuple(missing_data(suite)),
     )
+
+
+def network_labels(suite: PopulationSuite) -> list[str]:
+    """Of all networks, in the suite's order."""
+    return [" ".join(f"{_short(name)}={value}" for name, value in point.items()) for point in suite.points()]
 
 
 _Stack = tuple[Cell, Cell, list[int]]

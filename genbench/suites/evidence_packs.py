@@ -26,7 +26,14 @@ def find_pack(suite: Suite) -> Pack | None:
         return None
     kind = kind_of(suite)
     pack = read_pack(folder, kind.manifest)
-    return pack if kind.serves(pack, suite) else None
+    return _whole(pack, suite) if kind.serves(pack, suite) else None
+
+
+def _whole(pack: Pack, suite: Suite) -> Pack:
+    """The pack, if its manifest lists all that `suite` has."""
+    for what in kind_of(suite).lacking(pack, suite):
+        raise UserError(f"{pack.folder / MANIFEST} is damaged: it does not have {what}; get the pack again")
+    return pack
 
 
 def pack_in(folder: Path, suite: Suite, shown: str = "") -> Pack:
@@ -38,7 +45,7 @@ def pack_in(folder: Path, suite: Suite, shown: str = "") -> Pack:
             f"the pack {shown or folder} is evidence for suite {pack.manifest.suite!r} with other settings "
             f"than {suite.title!r}; drop --pack, or the options that change the suite"
         )
-    return read_pack(folder, kind.manifest)
+    return _whole(read_pack(folder, kind.manifest), suite)
 
 
 def published_pack(suite: Suite, address: PackAddress, progress: FetchProgress) -> Pack:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -89,6 +89,10 @@ class Kind(ABC):
     def serves(self, pack: Pack, suite: Any) -> bool:
         """Whether a pack is evidence for `suite`."""
         return pack.manifest.evidence == suite.plain_content() and not suite.quick
+
+    def lacking(self, pack: Pack, suite: Any) -> Iterator[str]:
+        """What a manifest should list for `suite` and does not: "the network b0"."""
+        return iter(())
 
     def require_cubes(self, suite: Any) -> None:
         """Refuse, before anything is computed, what `genbench cube` and `genbench tradeoff` cannot show."""

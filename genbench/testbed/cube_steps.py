@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from genbench.engine.steps import read_result
 from genbench.testbed.cube import ADAPTATION, class_statistics, make_cube, read_cube, write_cube
+from genbench.testbed.manifest import CUBE_FILE
 from genbench.testbed.step_types import (
     CubeInputs,
     CubeResult,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CUBE_FILE", "chosen_cube", "cube", "only", "trade_off_point", "with_kappa"]
 
-CUBE_FILE = "cube.nc"
 _PER_CLASS = ("error", "gap", "kappa_conflict", "kappa_cohen")
 _SMALL = ("error", "kappa_conflict", "kappa_cohen")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import ClassVar
@@ -21,7 +21,7 @@ from genbench.suites.plan import CellForecast, TrainingPass
 from genbench.suites.suite import SuiteFields
 from genbench.testbed.evidence import TestbedEvidence, Training
 from genbench.testbed.fresh import fresh_testbed
-from genbench.testbed.manifest import TestbedManifest
+from genbench.testbed.manifest import CUBE_FILE, TestbedManifest
 from genbench.testbed.plan import (
     ADAPTED,
     FEATURES,
@@ -91,7 +91,7 @@ class TestbedKind(Kind):
         self, plan: TestbedPlan, suite: TestbedSuite, store: Store, outcomes: Mapping[str, Outcome]
     ) -> TestbedEvidence:
         """Cubes and trade-off points out of the store."""
-        from genbench.testbed.cube_steps import CUBE_FILE, chosen_cube
+        from genbench.testbed.cube_steps import chosen_cube
 
         for family in plan.families.values():
             for cell in (family.cube, family.tradeoff):
@@ -125,9 +125,26 @@ class TestbedKind(Kind):
         there = all(one in known for one in wanted) and bool(known) == bool(wanted)
         return want <= have and there and own == asked and not suite.quick
 
+    def lacking(self, pack: Pack, suite: TestbedSuite) -> Iterator[str]:
+        """A network, how it was trained, or a cube."""
+        manifest = pack.read_as(TestbedManifest)
+        for one in suite.members:
+            entry = manifest.networks.get(one.name)
+            if entry is None or _WEIGHTS not in entry.files:
+                yield f"the network {one.name}"
+                return
+            try:
+                msgspec.convert(entry.result, Training)
+            except msgspec.ValidationError:
+                yield f"the training of {one.name}"
+        for family in suite.families():
+            cube = manifest.cubes.get(family)
+            if cube is None or CUBE_FILE not in cube.files:
+                yield f"the cube of {family}"
+
     def packed_evidence(self, suite: TestbedSuite, pack: Pack) -> TestbedEvidence:
         """Cubes out of the pack; their bytes are checked."""
-        from genbench.testbed.cube_steps import CUBE_FILE, chosen_cube
+        from genbench.testbed.cube_steps import chosen_cube
 
         manifest, kappa = pack.read_as(TestbedManifest), suite.testbed.kappa
         shipped = manifest.cubes

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from genbench.packs.manifest import Manifest, Packed
 
-__all__ = ["TestbedManifest"]
+__all__ = ["CUBE_FILE", "TestbedManifest"]
+
+CUBE_FILE = "cube.nc"
 
 
 class TestbedManifest(Manifest, frozen=True, kw_only=True):
