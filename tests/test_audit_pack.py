@@ -1,7 +1,7 @@
 """The audit against the pack that ships: its controls, drift and Exp++, on the networks that everyone has.
 
 Readings of all networks are in the records of the boards, which is where most of these tests find them; that
-records are what the code reads is tested on a few networks of every stressor.
+records are what the code reads is tested on a few networks.
 """
 
 from __future__ import annotations
@@ -93,9 +93,11 @@ def test_drift(recorded: dict[str, MeasureAudit]) -> None:
 
 
 def test_records_are_what_is_read(recorded: dict[str, MeasureAudit], tmp_path: Path) -> None:
-    """A network of every stressor, by the code as it is; a value that is not close is another version's."""
-    first = {n.stressor: n.label for n in shipped(list(STRESSORS)).networks}
-    plan = shipped(list(STRESSORS), lambda n: first[n.stressor] == n.label)
+    """Of each architecture, by the code as it is; a value that is not close is another version's."""
+    stressors = ["slope", "pixels", "exp"]
+    last = {n.stressor: n.label for n in shipped(stressors).networks}
+    plan = shipped(stressors, lambda n: last[n.stressor] == n.label)
+    assert [str(n.settings.get("net")) for n in plan.networks] == ["nin", "nin", "None"]
     found, computed = read(plan, tmp_path, list(recorded))
     assert not any("train " in label or "held-out" in label for label in computed)
     for name, one in found.items():
