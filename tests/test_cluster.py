@@ -33,6 +33,8 @@ def cluster() -> Iterator[Any]:
     import_ray()
     from ray.cluster_utils import Cluster
 
+    # Beside other tests workers would not come to their turn, and nodes not up in half a minute.
+    os.environ.update(RAY_worker_niceness="0", RAY_raylet_start_wait_time_s="300")
     before = os.environ.get("TMPDIR")
     # Files of nodes where nobody's runs before left any.
     # A short path: names of Ray's sockets are long, and the kernel takes 107 bytes of them.
