@@ -6,13 +6,14 @@ mkdocs calls `on_files` before it reads the pages.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import click
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-__all__ = ["cli_page", "measures_page", "on_files", "records_page"]
+__all__ = ["cli_page", "measures_page", "on_files", "records_page", "typeset"]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -111,25 +112,59 @@ def measures_page() -> str:
                 f"paper {item.paper}" if item.paper else "",
                 f"version {item.version}",
             ]
-            lines += ["", " · ".join(fact for fact in facts if fact), ""]
+            shown = " · ".join(fact for fact in facts if fact)
+            lines += ["", f'<p class="facts">{shown}</p>', ""]
     return "\n".join(lines)
 
 
 def _about(item: Any) -> list[str]:
-    """Its docstring: sentences as they are, formulas, which are indented, as blocks."""
+    """Its docstring, typeset: sentences as paragraphs, indented formulas as blocks."""
     import inspect
 
     text = inspect.getdoc(item.function) or item.summary
-    lines, inside = [], False
-    for line in text.splitlines():
-        formula = line.startswith("    ")
-        if formula and not inside:
-            lines += ["", "```text"]
-        elif inside and not formula and line.strip():
-            lines += ["```", ""]
-        inside = formula or (inside and not line.strip())
-        lines.append(line[4:] if formula else line.replace("<", "&lt;"))
-    return [*lines, "```"] if inside else lines
+    lines: list[str] = []
+    formula: list[str] = []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("    "):
+            formula.append(typeset(line[4:]))
+            continue
+        if formula:
+            lines += ["", f'<div class="formula">{"<br>".join(formula)}</div>', ""]
+            formula = []
+        lines.append(typeset(line))
+    return lines
+
+
+_GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "eps": "ε", "kappa": "κ", "lambda": "λ", "mu": "μ",
+    "omega": "ω", "rho": "ρ", "sigma": "σ", "tau": "τ", "theta": "θ", "chi": "χ", "psi": "ψ",
+}  # fmt: skip
+_SYMBOLS = [
+    (re.compile(r"\|\|"), "‖"),
+    (re.compile(r"\bsqrt\b"), "√"),
+    (re.compile(r"\bsum(?=_[a-z])"), "Σ"),
+    (re.compile(r"\bprod(?=_[a-z])"), "Π"),
+    (re.compile(r"(?<=\S) \* (?=\S)"), " · "),
+    (re.compile(r"&lt;= "), "≤ "),
+    (re.compile(r">= "), "≥ "),
+]
+_NAMES = re.compile(rf"(?<![A-Za-z0-9_])({'|'.join(_GREEK)})(?![A-Za-z0-9])")
+# Single letters that are no words: neither a nor I, nor of an abbreviation or a genitive.
+_LETTER = re.compile(r"(?<![A-Za-z0-9_'’.`&-])([B-HJ-Zb-hj-zα-ωi](?![A-Za-z0-9'’`-]|\.[a-z]))")
+_WORDS = "mean|max|min|noise|dl|dx|Var|I"
+_BELOW = re.compile(rf"(</i>[⁰²]?|[‖ΣΠ]|\b(?:{_WORDS}))_([A-Za-z0-9]{{1,5}})(?![A-Za-z0-9_])")
+_ABOVE = re.compile(r"\^(\w+|\([^()]*\)|\{[^}]*\})")
+
+
+def typeset(text: str) -> str:
+    """Formulas in a docstring as HTML: Greek letters, norms, roots, indices, and variables in italics."""
+    text = text.replace("<", "&lt;")
+    for pattern, symbol in _SYMBOLS:
+        text = pattern.sub(symbol, text)
+    text = _NAMES.sub(lambda found: _GREEK[found[0]], text)
+    text = _LETTER.sub(r"<i>\1</i>", text)
+    text = _BELOW.sub(lambda found: f"{found[1]}<sub>{_GREEK.get(found[2], found[2])}</sub>", text)
+    return _ABOVE.sub(lambda found: f"<sup>{found[1].strip('(){}')}</sup>", text)
 
 
 def records_page() -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -17,7 +18,7 @@ GENERATED = {"reference/cli.md", "reference/measures.md", "reference/records.md"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built as `make manual` does, with what the build had to complain about in `complaints.txt`."""
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
@@ -90,6 +91,46 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     assert page.anchors == {"top"}
     places = {link: _place(tmp_path, tmp_path / "index.html", urlsplit(link).path) for link in page.links}
     assert {link: place.exists() for link, place in places.items()} == {"./gone/#x": False, "#top": True}
+
+
+def imported(name: str) -> Any:
+    """A module of the manual, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("plain", "shown"),
+    [
+        ("sqrt(C / m)", "√(<i>C</i> / <i>m</i>)"),
+        ("sum_i ||W_i||_F² / gamma²", "Σ<sub>i</sub> ‖<i>W</i><sub>i</sub>‖<sub>F</sub>² / <i>γ</i>²"),
+        ("x^2 <= lambda_max", "<i>x</i><sup>2</sup> ≤ <i>λ</i><sub>max</sub>"),
+        (
+            "the network's path_norm_unnormalised, e.g. a w",
+            "the network's path_norm_unnormalised, e.g. a <i>w</i>",
+        ),
+    ],
+)
+def test_formulas_are_typeset(plain: str, shown: str) -> None:
+    assert imported("generate").typeset(plain) == shown
+
+
+def test_parameters_have_the_types_of_their_annotations(site: Path) -> None:
+    """Not what stands behind their colon, which is a sentence; and examples are code."""
+    rewritten = imported("docstrings").rewritten
+    text = "Do.\n\n>>> do(1)\n2\n\nParameters\n----------\none, two : what\n    they are.\n"
+    assert rewritten(text).splitlines() == [
+        "Do.", "", "", "```pycon", ">>> do(1)", "2", "```", "",
+        "Parameters", "----------", "one, two", "    what", "    they are.",
+    ]  # fmt: skip
+    page = (site / "reference" / "python" / "index.html").read_text()
+    assert "evidence to use, in place of the one" in page
+    assert "<code>the evidence" not in page
+    assert re.search(r'<div class="language-pycon.*?&gt;&gt;&gt;', page, re.DOTALL)
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -51,11 +51,14 @@ def page(found, tmp_path_factory) -> Path:
 
 def test_ones_own_measure_comes_first_in_words(found, page) -> None:
     text = page.read_text()
-    verdict, scatter, scores = (text.index(part) for part in ('class="verdict"', "<figure>", 'id="scores"'))
+    verdict, scatter, scores = (
+        text.index(part) for part in ('class="verdict"', '<figure class="panels">', 'id="scores"')
+    )
     assert verdict < scatter < scores
     said = found.verdict()
     assert f"sign-error {found.scores.loc['by_layer', 'sign_error']:.3f}" in said
-    assert said in text
+    # On the page an interval holds together.
+    assert said.replace(" – ", "\N{NO-BREAK SPACE}–\N{WORD JOINER}\N{NO-BREAK SPACE}") in text
 
 
 def test_layers_are_on_the_page(found, page) -> None:

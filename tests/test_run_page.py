@@ -214,7 +214,8 @@ def test_each_family_has_its_figures_and_its_trade_off(
             ["diversity bound", f"{point['diversity_bound']:.3f}"],
         ]
         assert any(all(row in table for row in rows) for table in page.tables)
-    assert "readings of params against the truth" in drawn
+    for kind in ("robustness", "zero-shot"):
+        assert f"readings of params against the truth, {kind}" in drawn
 
 
 def test_the_page_says_how_to_repeat_the_run(reported: tuple[Path, dict[str, Any]]) -> None:

@@ -104,7 +104,7 @@ class _Measure:
     about: MeasureInfo
     source: str
     readings: list[_Reading]
-    scatter: Markup | None
+    scatters: list[Markup]
     lines: bool
     """Whether the scatter plot has any."""
     score: Score | None
@@ -189,7 +189,7 @@ def _measure(result: RunResult, pages: Pages, measure: MeasureResult, *, drawn: 
         about=measure.measure,
         source=measure.source.module if file else str(measure.source),
         readings=[_reading(pages, *reading) for reading in measure.outcomes.items()],
-        scatter=_scatter(pages, measure) if drawn and any(panel.points for panel in panels) else None,
+        scatters=_scatters(pages, measure) if drawn and any(panel.points for panel in panels) else [],
         lines=any(panel.wrong for panel in panels),
         score=measure.score,
         own=pages.run_measure(measure),
@@ -221,10 +221,14 @@ def _reading(pages: Pages, network: str, outcome: Outcome) -> _Reading:
     )
 
 
-def _scatter(pages: Pages, measure: MeasureResult) -> Markup:
+def _scatters(pages: Pages, measure: MeasureResult) -> list[Markup]:
+    """One drawing for each kind of truth: beside each other on a desk, below each other on a phone."""
     axis = f"{measure.name} (higher should mean {measure.measure.higher_means})"
     title = f"readings of {measure.name} against the truth"
-    return inlined(title, reading_scatter, axis, pages.panels(measure))
+    return [
+        inlined(f"{title}, {panel.title}" if panel.title else title, reading_scatter, axis, [panel])
+        for panel in pages.panels(measure)
+    ]
 
 
 def _provenance(result: RunResult, pages: Pages) -> list[tuple[str, str]]:
