@@ -87,7 +87,7 @@ def run_child(
         device = device_name(limits.compute.device)
         if seal is not None:
             if held is None and seal.foreign:
-                held = _own_data()
+                held = _own_bytes(b"VmData")
             elif held is None:
                 keep_status_open()
             seal.close()
