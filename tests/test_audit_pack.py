@@ -57,7 +57,7 @@ def test_the_pack_is_small_and_whole() -> None:
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, MeasureAudit]:
     evidence = audit_evidence()
-    names = ("params", "baseline_random", "path_norm", "magnitude")
+    names = ("params", "baseline_random", "path_norm", "magnitude", "log_prod_of_fro", "inverse_margin")
     return {name: read_audit(AUDITS / f"{name}.json", evidence) for name in names}
 
 
@@ -90,6 +90,14 @@ def test_drift(recorded: dict[str, MeasureAudit]) -> None:
     assert len(climbs) == 6
     assert min(climbs) > 0.1
     assert size.numbers["fcn batch norm, adam 0.01: s"] > 2 * size.numbers["fcn batch norm, sgd 0.01: s"]
+
+
+def test_what_shows_in_small(recorded: dict[str, MeasureAudit]) -> None:
+    """Levels and shapes of norms depend on the recipe; margins keep growing after interpolation."""
+    slopes = [verdicts(recorded[name])["slope"].verdict for name in ("path_norm", "log_prod_of_fro")]
+    assert "fragile" in slopes
+    margin = verdicts(recorded["inverse_margin"])["drift"].numbers
+    assert max(value for name, value in margin.items() if name.endswith(": s")) < 0
 
 
 def test_records_are_what_is_read(recorded: dict[str, MeasureAudit], tmp_path: Path) -> None:
