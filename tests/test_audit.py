@@ -272,6 +272,9 @@ def test_the_command_says_it_all(run: Run, tmp_path: Path) -> None:
     part = run("audit", "-m", "params", "--stressor", "exp", "--records", "audits")
     assert part.returncode == 2
     assert "records are of all stressors" in part.stderr
+    nowhere = run("pack", "verify", "--suite", "audit", "--pack", "nowhere")
+    assert nowhere.returncode == 2
+    assert "no evidence pack in nowhere" in nowhere.stderr
     wrong = run("audit", "-m", "params", "--stressor", "exp,wind")
     assert wrong.returncode == 2
     assert "no stressor 'wind'" in wrong.stderr

@@ -27,6 +27,7 @@ from genbench.plugin.registry import load_registry
 from genbench.subject.parts import CountedParts, computed_here
 from genbench.subject.subject import Subject
 
+READ_HERE = ("params", "baseline_random", "path_norm", "magnitude")
 AUDITS = Path(__file__).parent.parent / "leaderboards" / "audits"
 
 
@@ -57,7 +58,7 @@ def test_the_pack_is_small_and_whole() -> None:
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, MeasureAudit]:
     evidence = audit_evidence()
-    names = ("params", "baseline_random", "path_norm", "magnitude")
+    names = (*READ_HERE, "log_prod_of_fro", "inverse_margin", "ml_pacbayes")
     return {name: read_audit(AUDITS / f"{name}.json", evidence) for name in names}
 
 
@@ -92,13 +93,38 @@ def test_drift(recorded: dict[str, MeasureAudit]) -> None:
     assert size.numbers["fcn batch norm, adam 0.01: s"] > 2 * size.numbers["fcn batch norm, sgd 0.01: s"]
 
 
+def test_what_shows_in_small(recorded: dict[str, MeasureAudit]) -> None:
+    """Levels and shapes of norms depend on the recipe; margins keep growing after interpolation."""
+    slopes = [verdicts(recorded[name])["slope"].verdict for name in ("path_norm", "log_prod_of_fro")]
+    assert "fragile" in slopes
+    margin = verdicts(recorded["inverse_margin"])["drift"].numbers
+    assert max(value for name, value in margin.items() if name.endswith(": s")) < 0
+
+
+def test_a_bound_of_architecture_and_data_sees_what_matters_and_nothing_else(
+    recorded: dict[str, MeasureAudit],
+) -> None:
+    """000's foil: it falls with more data and grows with label noise; recipes and epochs leave it alone."""
+    found = verdicts(recorded["ml_pacbayes"])
+    slopes = {name: value for name, value in found["slope"].numbers.items() if name.endswith(": slope")}
+    for net in ("fcn", "nin"):
+        mine = [value for name, value in slopes.items() if name.startswith(f"{net}, ")]
+        assert len(mine) == 3
+        assert max(mine) - min(mine) < 1e-12
+        assert max(mine) < 0
+    drifts = [value for name, value in found["drift"].numbers.items() if name.endswith(": s")]
+    assert drifts == pytest.approx([0] * len(drifts), abs=1e-12)
+    assert found["labels"].verdict == "robust"
+    assert found["exp"].number == 0
+
+
 def test_records_are_what_is_read(recorded: dict[str, MeasureAudit], tmp_path: Path) -> None:
     """Of each architecture, by the code as it is; a value that is not close is another version's."""
     stressors = ["slope", "pixels", "exp"]
     last = {n.stressor: n.label for n in shipped(stressors).networks}
     plan = shipped(stressors, lambda n: last[n.stressor] == n.label)
     assert [str(n.settings.get("net")) for n in plan.networks] == ["nin", "nin", "None"]
-    found, computed = read(plan, tmp_path, list(recorded))
+    found, computed = read(plan, tmp_path, READ_HERE)
     assert not any("train " in label or "held-out" in label for label in computed)
     for name, one in found.items():
         for label, reading in one.observed.readings.items():

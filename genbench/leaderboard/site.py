@@ -355,7 +355,7 @@ def _measure(
         paper=paper,
         place=place,
         provenance=[(name, said) for name, said in provenance if common.get(name) != said],
-        shared_provenance=[name for name, said in provenance if said and common.get(name) == said],
+        shares=any(common.get(name) == said for name, said in provenance),
         command=record.provenance.command,
         reproduce=f"genbench reproduce leaderboards/{board.name}.json#{row.name}",
         elsewhere=elsewhere,

@@ -195,8 +195,8 @@ class MeasurePage(Struct, frozen=True, kw_only=True):
     paper: Paper | None
     place: str
     provenance: list[tuple[str, str]]
-    shared_provenance: list[str]
-    """What it has in common with most records of the board, by name."""
+    shares: bool
+    """Whether it has something in common with most records of the board, which is not repeated."""
     command: str
     reproduce: str
     elsewhere: list[str]
