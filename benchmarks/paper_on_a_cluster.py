@@ -3,7 +3,7 @@
     python benchmarks/paper_on_a_cluster.py [--gpu 4e12] [--network 1.25e9] [SUITE …]
 
 What is measured: the multiplications that a core of this machine does in a second, which give each cell its
-seconds of a core (`genbench.testbed.forecast`, as `genbench plan` has it), and what Ray adds to a cell. What
+seconds of a core (`genbench.testbed.forecast`, as `genbench plan` has it). What
 is assumed: the multiplications of a GPU in a second (4e12: two fifths of an A100's 1e13 in float32, no TF32)
 and a network of 10 Gbit/s out of the machine with the store. Cells are given to workers as `run_cells` does,
 the first that is ready to the first that is free; every worker is a node of its own and fetches a file once.
@@ -31,7 +31,7 @@ WORKERS = (1, 8, 64)
 ON_GPU = {"adapted", "features", "network_evidence"}
 """Steps that are passes of a network; the others are computed by a core of the worker's node."""
 RAY_SECONDS = 0.02
-"""A cell's way to a node and back, without its files: more than `benchmarks/test_cluster.py` says."""
+"""A cell's way to a node and back, without its files: assumed; `benchmarks/test_cluster.py` measures it."""
 DISK = 5e8
 """Bytes a second that the driver checks and stores."""
 
