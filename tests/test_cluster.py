@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from conftest import TINY_SUITE, cell_files, command, environment, in_process, options, readings
 
-from genbench.cluster.library import import_ray
+from genbench.cluster.library import connect, import_ray
 from genbench.cluster.node_files import NodeFiles
 from genbench.cluster.parcels import FileParcel, TransferDamaged, pack_file, write_file
 from genbench.errors import UserError
@@ -52,7 +52,8 @@ def cluster() -> Iterator[Any]:
 @pytest.fixture
 def joined(cluster: Any) -> Iterator[Any]:
     """The cluster, with this process in it."""
-    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    assert connect(ray, cluster.address)
+    assert "PYTHONBREAKPOINT" not in os.environ
     yield cluster
     ray.shutdown()
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from conftest import MEASURES, cell_files, options
-from test_engine import finished, starts, table
+from kills import table
+from test_engine import finished, starts
 
 from genbench.engine.cells import Cell, Cost, Outcome, Status, make_cell
 from genbench.engine.readings import READING, ReadingTable

@@ -24,9 +24,9 @@ from genbench.audit.setups import STRESSORS
 from genbench.conformance.kit import CheckResult
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
+from genbench.packs.record_types import Count, RecordPart, Text
 from genbench.plugin.contract import MeasureInfo
 from genbench.plugin.registry import Source
-from genbench.suites.record_types import Count, RecordPart, Text
 
 __all__ = ["AuditEvidence", "AuditRecord", "audit_evidence", "read_audit", "read_audits", "write_audits"]
 

@@ -19,6 +19,7 @@ from genbench.engine.scheduler import Progress
 from genbench.engine.store import Store
 from genbench.errors import UserError
 from genbench.packs.pack import Pack
+from genbench.packs.record_types import Count, RecordPart, Text
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Entry
 from genbench.runs.execute import RunOptions, bring_to_end
@@ -28,7 +29,6 @@ from genbench.scoring.known_networks import numbered
 from genbench.suites.evidence import Evidence
 from genbench.suites.evidence_packs import shipped_evidence
 from genbench.suites.kind import kind_of
-from genbench.suites.record_types import Count, RecordPart, Text
 from genbench.suites.suite import Suite
 
 __all__ = ["Challenge", "challenge"]

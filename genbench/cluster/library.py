@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import sys
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -35,7 +38,9 @@ def connect(ray: Any, address: str) -> bool:
     if address == "local":
         options |= {"include_dashboard": False}
     try:
-        ray.init(address=address, **options)
+        with _own_debugger():
+            ray.init(address=address, **options)
+        _leave_stdout_alone()
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as problem:
         raise UserError(
             f"--address {address}: no Ray cluster can be joined from here ({one_line(str(problem), 160)}); "
@@ -43,3 +48,29 @@ def connect(ray: Any, address: str) -> bool:
             "--address local uses this machine alone"
         ) from problem
     return True
+
+
+@contextlib.contextmanager
+def _own_debugger() -> Iterator[None]:
+    """Ray would have `breakpoint()` call its debugger, for as long as this process lives."""
+    before = os.environ.get("PYTHONBREAKPOINT")
+    try:
+        yield
+    finally:
+        os.environ.pop("PYTHONBREAKPOINT", None)
+        if before is not None:
+            os.environ["PYTHONBREAKPOINT"] = before
+
+
+def _leave_stdout_alone() -> None:
+    """Ray prints what becomes of nodes to stdout, whatever it was told of its log; there a document is due."""
+    worker = sys.modules.get("ray._private.worker")
+    printing = getattr(worker, "print_to_stdstream", None)
+    if worker is None or printing is None or hasattr(printing, "genbench"):
+        return
+
+    def to_stderr(data: dict[str, Any], *others: Any, **more: Any) -> None:
+        printing({**data, "is_err": True}, *others, **more)
+
+    to_stderr.genbench = True  # type: ignore[attr-defined]
+    worker.print_to_stdstream = to_stderr  # type: ignore[attr-defined]

@@ -116,6 +116,8 @@ def read_tree(folder: Path) -> PluginTree:
     if package is None or not (package / "__init__.py").is_file():
         raise UserError(f"plugins/{folder.name} has no package src/{top} with an __init__.py")
     for file in package.rglob("*"):
+        if file.parent.name == "__pycache__":
+            continue  # what Python wrote beside it; it is not copied, so it is not run
         if file.is_file() and file.suffix != ".py" and file.name != "py.typed":
             raise UserError(f"{file} is no Python; the source hash of a row covers Python files alone")
     return PluginTree(folder, project.name, project.version, plugins, tuple(project.dependencies), package)

@@ -24,8 +24,8 @@ from genbench.challenge.execute import Challenge
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 from genbench.keys import canonical_json, text_hash
+from genbench.packs.record_types import Count, RecordPart, Sha256, Text
 from genbench.records.record import Record
-from genbench.suites.record_types import Count, RecordPart, Sha256, Text
 
 __all__ = [
     "CHALLENGE",

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from genbench.packs.record_types import Count, RecordPart, Share, Text
 from genbench.scoring.population import PopulationScore
-from genbench.suites.record_types import Count, RecordPart, Share, Text
 
 __all__ = ["PopulationRecord", "population_record"]
 

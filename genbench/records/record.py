@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 from genbench.engine.cells import Status
-from genbench.suites.record_types import Count, RecordPart, Seconds, Sha256, Text
+from genbench.packs.record_types import Count, RecordPart, Seconds, Sha256, Text
 
 __all__ = [
     "MEASURE_NAME",

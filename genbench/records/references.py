@@ -16,13 +16,13 @@ import msgspec
 
 from genbench.engine.cells import Cost, Outcome, Status
 from genbench.errors import UserError
+from genbench.packs.record_types import Count, RecordPart, Seconds, Sha256
 from genbench.plugin.registry import BUILT_IN, load_registry
 from genbench.records.record import SCHEMA, About, Plugin, Record
 from genbench.records.results import info_of, source_of
 from genbench.runs.plan import Plan
 from genbench.subject.version import SUBJECT_VERSION
 from genbench.suites.kind import Kind, kind_of
-from genbench.suites.record_types import Count, RecordPart, Seconds, Sha256
 from genbench.suites.result import MeasureResult
 
 __all__ = ["REFERENCES", "find_references", "reference_text"]

@@ -54,7 +54,7 @@ def reading_costs(plan: Plan, left: Iterable[Cell], past: Mapping[str, PastReadi
     kind, seconds, images = kind_of(plan.suite), {}, 0.0
     measures: list[Measure] = [entry.item for entry in plan.measures]
     for network in plan.evidence.networks:
-        wanted = [one for one in measures if plan.readings[one.name, network.label].key in missing]
+        wanted = [one for one in measures if _is_left(plan, one.name, network.label, missing)]
         if not wanted:
             continue
         unit = kind.training_pass(plan.suite, network)
@@ -67,6 +67,12 @@ def reading_costs(plan: Plan, left: Iterable[Cell], past: Mapping[str, PastReadi
             images += _IMAGES_PER_PASS * unit.images * _own_passes(one)
     peaks = [past[one.name].peak_bytes for one in measures if one.name in past]
     return ReadingCosts(seconds, int(images), max(peaks, default=0) if seconds else 0)
+
+
+def _is_left(plan: Plan, measure: str, network: str, missing: set[str]) -> bool:
+    """Whether it is still to be computed; a plan may leave out networks."""
+    cell = plan.readings.get((measure, network))
+    return cell is not None and cell.key in missing
 
 
 def _shared(measure: Measure, unit: float, past: Mapping[str, PastReading]) -> float:

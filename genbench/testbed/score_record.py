@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
+from genbench.packs.record_types import Count, RecordPart, Share, Text
 from genbench.scoring.practical import PracticalScore
-from genbench.suites.record_types import Count, RecordPart, Share, Text
 
 __all__ = ["PracticalRecord", "practical_record"]
 

@@ -17,6 +17,7 @@ from genbench.keys import file_hash
 from genbench.packs.build import Comparison, Draft, packed
 from genbench.packs.manifest import Manifest, Packed
 from genbench.packs.pack import Pack, unpacked_cell
+from genbench.packs.record_types import Count, RecordPart, Share
 from genbench.scoring.sign_error import sign_error
 from genbench.suites.evidence import Evidence, ScoreColumn
 from genbench.suites.fields import Count as PositiveCount
@@ -24,7 +25,6 @@ from genbench.suites.fields import Table, Toml, Whole, distinct, integer
 from genbench.suites.kind import Kind
 from genbench.suites.pages import NetworkColumn, Pages
 from genbench.suites.plan import CellForecast, EvidencePlan, TrainingPass
-from genbench.suites.record_types import Count, RecordPart, Share
 from genbench.suites.result import Judged, MeasureResult
 from genbench.suites.suite import Suite, SuiteFields
 
