@@ -63,7 +63,7 @@ def _own_debugger() -> Iterator[None]:
 
 
 def _leave_stdout_alone() -> None:
-    """Ray prints what becomes of nodes to stdout, whatever it was told of its log; there a document is due."""
+    """Ray prints what becomes of nodes to stdout, whatever was said of its log; there a document is due."""
     worker = sys.modules.get("ray._private.worker")
     printing = getattr(worker, "print_to_stdstream", None)
     if worker is None or printing is None or hasattr(printing, "genbench"):
