@@ -212,5 +212,5 @@ def records_page() -> str:
     return (
         "# Records\n\nA record holds one measure on one suite: its readings, scores and provenance. "
         "`genbench run --records DIR` writes it, `genbench leaderboard build` makes boards of them, and "
-        "`genbench schema` prints this schema.\n\n```json\n" + schema + "\n```\n"
+        "`genbench schema` prints this schema.\n\n```{ .json .wrapped }\n" + schema + "\n```\n"
     )
