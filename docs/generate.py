@@ -1,19 +1,28 @@
 """Pages of the manual that are made from the program: commands, measures, the schema of records.
 
-mkdocs calls `on_files` before it reads the pages.
+mkdocs calls `on_files` before it reads the pages, and `on_page_markdown` with each of them.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import click
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-__all__ = ["cli_page", "measures_page", "on_files", "records_page", "typeset"]
+__all__ = [
+    "cli_page",
+    "formula",
+    "measures_page",
+    "on_files",
+    "on_page_markdown",
+    "records_page",
+    "typeset",
+]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -25,6 +34,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     }.items():
         files.append(File.generated(config, name, content=content))
     return files
+
+
+_FORMULA = re.compile(r"^```formula\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Blocks of formulas, which are plain text wherever else a page is read, as those of docstrings."""
+    return _FORMULA.sub(lambda found: formula(found[1].splitlines()), markdown)
 
 
 def cli_page() -> str:
@@ -109,7 +126,7 @@ def measures_page() -> str:
                 f"higher means {item.higher_means}" if getattr(item, "higher_means", "") else "",
                 f"needs {', '.join(sorted(item.needs))}" if item.needs else "",
                 f"cost {item.cost}" if getattr(item, "cost", "") else "",
-                f"paper {item.paper}" if item.paper else "",
+                _paper(item.paper) if item.paper else "",
                 f"version {item.version}",
             ]
             shown = " · ".join(fact for fact in facts if fact)
@@ -123,16 +140,26 @@ def _about(item: Any) -> list[str]:
 
     text = inspect.getdoc(item.function) or item.summary
     lines: list[str] = []
-    formula: list[str] = []
+    indented: list[str] = []
     for line in [*text.splitlines(), ""]:
         if line.startswith("    "):
-            formula.append(typeset(line[4:]))
+            indented.append(line[4:])
             continue
-        if formula:
-            lines += ["", f'<div class="formula">{"<br>".join(formula)}</div>', ""]
-            formula = []
+        if indented:
+            lines += ["", formula(indented), ""]
+            indented = []
         lines.append(typeset(line))
     return lines
+
+
+def _paper(reference: str) -> str:
+    """What a measure says of its origin, with a link to the page of the paper if it is one of the five."""
+    from genbench.display.papers import paper_of
+
+    number, _, place = reference.partition(" ")
+    if paper_of(reference)[0] is None:
+        return f"paper {reference}"
+    return f'<a href="../../explanation/paper-{number}/">paper {number}</a> {place}'.rstrip()
 
 
 _GREEK = {
@@ -167,6 +194,16 @@ def typeset(text: str) -> str:
     return _ABOVE.sub(lambda found: f"<sup>{found[1].strip('(){}')}</sup>", text)
 
 
+# In a formula a and I are no words, unless a word follows.
+_NO_WORD = re.compile(r"(?<![\w<>/.])([aI])(?=[(+)·,²]| [+·=−])")
+
+
+def formula(lines: Sequence[str]) -> str:
+    """A block of formulas, a line each."""
+    shown = (_NO_WORD.sub(r"<i>\1</i>", typeset(line)) for line in lines)
+    return f'<div class="formula">{"<br>".join(shown)}</div>'
+
+
 def records_page() -> str:
     """The JSON schema of a record."""
     from genbench.records.schema import record_schema
@@ -175,5 +212,5 @@ def records_page() -> str:
     return (
         "# Records\n\nA record holds one measure on one suite: its readings, scores and provenance. "
         "`genbench run --records DIR` writes it, `genbench leaderboard build` makes boards of them, and "
-        "`genbench schema` prints this schema.\n\n```json\n" + schema + "\n```\n"
+        "`genbench schema` prints this schema.\n\n```{ .json .wrapped }\n" + schema + "\n```\n"
     )

@@ -119,6 +119,29 @@ def test_formulas_are_typeset(plain: str, shown: str) -> None:
     assert imported("generate").typeset(plain) == shown
 
 
+def test_blocks_of_formulas_are_typeset_and_other_blocks_are_not() -> None:
+    """Where a and I are no words, unlike in sentences."""
+    page = "It is\n\n```formula\np = (a + d) / N\na mean\n```\n\n```text\np = a\n```\n"
+    assert imported("generate").on_page_markdown(page) == (
+        'It is\n\n<div class="formula"><i>p</i> = (<i>a</i> + <i>d</i>) / <i>N</i><br>a mean</div>\n\n'
+        "```text\np = a\n```\n"
+    )
+
+
+def test_each_paper_has_a_page_that_measures_lead_to(site: Path) -> None:
+    from genbench.display.papers import PAPERS
+
+    measures = (site / "reference" / "measures" / "index.html").read_text()
+    overview = (DOCS / "explanation" / "papers.md").read_text()
+    for number, paper in PAPERS.items():
+        page = " ".join((DOCS / "explanation" / f"paper-{number}.md").read_text().split())
+        assert page.startswith(f"# {number}: ")
+        assert paper.title.lower() in page.lower()
+        assert f"({paper.link})" in page
+        assert f"(paper-{number}.md)" in overview
+        assert f'href="../../explanation/paper-{number}/"' in measures
+
+
 def test_parameters_have_the_types_of_their_annotations(site: Path) -> None:
     """Not what stands behind their colon, which is a sentence; and examples are code."""
     rewritten = imported("docstrings").rewritten
