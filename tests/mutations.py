@@ -27,6 +27,7 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 PACKS = ROOT / "genbench" / "suites" / "packs"
 RECORDS = ROOT / "leaderboards" / "records"
+AUDITS = ROOT / "leaderboards" / "audits"
 TRUST = ROOT / "leaderboards" / "trust"
 REFERENCES = ROOT / "genbench" / "records" / "references"
 
@@ -54,6 +55,8 @@ def formats() -> list[Format]:
         Format("record", _record, _read_record),
         Format("references", _references, _read_references),
         Format("trust", _trust, _read_trust),
+        Format("challenge", _challenge, _read_challenge),
+        Format("audit", _audit, _read_audit),
         Format("table.csv", _table(".csv"), _read_table),
         Format("table.parquet", _table(".parquet"), _read_table),
         Format("readings.csv", _readings, _read_readings),
@@ -164,6 +167,31 @@ def _read_trust(path: Path) -> object:
     from genbench.leaderboard.trust import read_checked
 
     return read_checked(path.parent)
+
+
+def _challenge(folder: Path) -> Path:
+    path = folder / "_challenge-mini.json"
+    shares = dict.fromkeys(("published", "fresh", "allowed", "p"), 0.25)
+    counts = dict.fromkeys(("seed", "networks", "twins", "canaries"), 12)
+    found = {**shares, **counts, "suspect": False, "leaks": ["decoy pack"], "sandbox": "landlock+seccomp"}
+    path.write_text(json.dumps({"path_norm": {"of": "0" * 64, "found": found}}, indent=1))
+    return path
+
+
+def _read_challenge(path: Path) -> object:
+    from genbench.leaderboard.trust import read_challenged
+
+    return read_challenged(path.parent, "mini")
+
+
+def _audit(folder: Path) -> Path:
+    return Path(shutil.copy(AUDITS / "params.json", folder))
+
+
+def _read_audit(path: Path) -> object:
+    from genbench.audit.records import audit_evidence, read_audit
+
+    return read_audit(path, audit_evidence())
 
 
 def _table(suffix: str) -> Callable[[Path], Path]:
