@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from genbench.plugin.contract import Measure
     from genbench.plugin.registry import Entry
 
-__all__ = ["Trial", "authors_traceback", "smallest_networks", "try_measures", "wait_for_change"]
+__all__ = [
+    "Trial",
+    "authors_traceback",
+    "file_mark",
+    "smallest_networks",
+    "try_measures",
+    "wait_for_change",
+]
 
 
 @dataclass(frozen=True)
@@ -88,21 +95,24 @@ def _in(trace: TracebackType, file: Path) -> bool:
     return Path(trace.tb_frame.f_code.co_filename).resolve() == file
 
 
-def wait_for_change(file: Path, seconds: float = 0.3) -> None:
-    """Return once `file` is another than it is now; editors replace files, so it may be gone for a moment."""
+def file_mark(file: Path) -> tuple[int, int]:
+    """What tells one state of `file` from another; (0, 0) while it is gone."""
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
+def wait_for_change(file: Path, before: tuple[int, int], seconds: float = 0.3) -> None:
+    """Return once `file` is another than when it had the mark `before`.
+
+    Editors replace files, so it may be gone for a moment. The mark is that of the file as it was read: it may
+    have been changed while the measure ran.
+    """
     import linecache
     import time
 
-    def mark() -> tuple[int, int]:
-        found = file.stat()
-        return found.st_mtime_ns, found.st_size
-
-    before = mark()
-    while True:
+    while file_mark(file) in (before, (0, 0)):
         time.sleep(seconds)
-        try:
-            if mark() != before:
-                break
-        except FileNotFoundError:
-            continue
     linecache.checkcache(str(file))  # or tracebacks would show lines of the old file

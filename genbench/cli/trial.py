@@ -63,7 +63,7 @@ def try_(
     No guard and no limits, and nothing is kept but the network; `genbench run` is for results.
     """
     from genbench.api.suites import load_suite
-    from genbench.api.trial import smallest_networks, wait_for_change
+    from genbench.api.trial import file_mark, smallest_networks, wait_for_change
 
     if names and few:
         raise UserError("--network and --few both say which networks to read; give one of them")
@@ -75,12 +75,13 @@ def try_(
     loaded = load_suite(suite, store=store)
     networks = [loaded.find(name) for name in names] or smallest_networks(loaded, few or 1)
     while True:
+        read = file_mark(file) if file is not None else (0, 0)
         code = _once(spec, loaded, networks, picture, pdb=pdb, as_json=as_json)
         if not watch or file is None:
             return code
         click.echo(f"waiting for {file} to change; Ctrl-C ends it", err=True)
         sys.stdout.flush()
-        wait_for_change(file)
+        wait_for_change(file, read)
 
 
 def _file(spec: str) -> Path | None:
