@@ -15,6 +15,7 @@ import random
 import shutil
 import sys
 import tempfile
+import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -370,7 +371,9 @@ def outcome(read: Read, path: Path) -> str:
         text = str(refusal)
         return "refused" if text and "\n" not in text else f"not one sentence: {text[:100]!r}"
     except BaseException as problem:
-        return f"{type(problem).__name__}: {' '.join(str(problem).split())[:150]}"
+        last = traceback.extract_tb(problem.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        return f"{type(problem).__name__}: {' '.join(str(problem).split())[:150]} ({where})"
     return "read"
 
 

@@ -117,13 +117,17 @@ class TestbedKind(Kind):
     def serves(self, pack: Pack, suite: TestbedSuite) -> bool:
         """The same in everything, perhaps of fewer backbones or adaptations."""
         own, asked = dict(pack.manifest.evidence), dict(suite.plain_content())
-        if "testbed" not in own:
+        testbed, known = own.pop("testbed", None), own.pop("adaptations", [])
+        # Somebody's file: where these should be there may be anything.
+        if not isinstance(testbed, dict) or not isinstance(known, list):
             return False
-        own["testbed"] = dict(own["testbed"])
-        have, want = set(own["testbed"].pop("backbones")), set(asked["testbed"].pop("backbones"))
-        known, wanted = own.pop("adaptations", []), asked.pop("adaptations", [])
+        testbed, asked_for = dict(testbed), dict(asked.pop("testbed"))
+        have, want = testbed.pop("backbones", None), asked_for.pop("backbones")
+        if not isinstance(have, list) or testbed != asked_for:
+            return False
+        wanted = asked.pop("adaptations", [])
         there = all(one in known for one in wanted) and bool(known) == bool(wanted)
-        return want <= have and there and own == asked and not suite.quick
+        return all(one in have for one in want) and there and own == asked and not suite.quick
 
     def lacking(self, pack: Pack, suite: TestbedSuite) -> Iterator[str]:
         """A network, how it was trained, or a cube."""
