@@ -328,7 +328,7 @@ class Killer:
         if table(self.store) != self.rows:
             self.found.problems.append(f"{self.store.name}: other rows in SQLite")
         unborn = [path for path in staging.iterdir() if path.name.startswith(".")]
-        for path in unborn:  # of runs killed as they were born: a minute is left to those that are slow
+        for path in unborn:  # of runs killed as they were born: others have a minute to be
             os.utime(path, (0, 0))
         if unborn and (code := self._wait(self._start())) != 0:
             self.found.problems.append(f"{self.store.name}: a run after the last failed with {code}")

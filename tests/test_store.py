@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
+import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -221,3 +222,15 @@ def test_failures_are_recorded_but_not_kept(tmp_path) -> None:
 def test_finished_lists_what_is_there(store) -> None:
     with Store(store) as opened:
         assert set(opened.finished()) == finished(store)
+
+
+def test_a_half_removed_folder_of_a_killed_run_goes_after_a_minute(tmp_path) -> None:
+    """A worker that outlives its run for a moment writes to a folder that is being removed, lock and all."""
+    Store(tmp_path).close()
+    left = tmp_path / "staging" / "1-abcdef01"
+    (left / "scratch").mkdir(parents=True)
+    Store(tmp_path).close()
+    assert left.exists(), "it may be one that is being removed at this moment"
+    os.utime(left, (0, 0))
+    Store(tmp_path).close()
+    assert not left.exists()

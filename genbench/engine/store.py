@@ -151,13 +151,18 @@ class Store:
             if run == self._run:
                 continue
             try:
-                unborn = run.name.startswith(".")
-                if unborn and time.time() - run.stat().st_mtime < _BIRTH_SECONDS:
+                # Without a lock: it is being born, or was removed while a last worker of its run wrote to it.
+                bare = run.name.startswith(".") or not (run / ".lock").exists()
+                if bare and time.time() - run.stat().st_mtime < _BIRTH_SECONDS:
                     continue
-                lock = _lock_file(run / ".lock", create=unborn)
+                lock = _lock_file(run / ".lock", create=bare)
             except OSError:
                 continue  # its run is alive, or another run is removing it
-            _remove(run)
+            for _ in range(_REMOVALS):
+                _remove(run)
+                if not run.exists():
+                    break
+                time.sleep(_DYING_SECONDS)
             os.close(lock)
 
     def close(self) -> None:
@@ -337,6 +342,8 @@ def _remove(folder: Path) -> None:
 
 _BIRTH_SECONDS = 60.0
 """Between making a run's folder and locking it; a run that takes longer was killed there."""
+_REMOVALS, _DYING_SECONDS = 10, 0.05
+"""Attempts to remove the folder of a killed run, and time between them for its workers to die."""
 
 
 def stored_folder(root: Path, key: str) -> Path:
