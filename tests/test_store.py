@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import random
 import os
+import random
 import shutil
 import sqlite3
 from pathlib import Path
