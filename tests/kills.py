@@ -238,8 +238,9 @@ class Killer:
             os.setpgid(0, 0)
             os.chdir(self.folder)
             nothing = os.open(os.devnull, os.O_RDWR)
-            for number in (0, 1, 2):
-                os.dup2(nothing, number)
+            said = os.open(self.folder / f"{os.getpid()}.txt", os.O_WRONLY | os.O_CREAT)
+            for number, target in ((0, nothing), (1, nothing), (2, said)):
+                os.dup2(target, number)
             from genbench.cli import main
 
             sys.argv = ["genbench", *WORDS, str(self.store)]
@@ -281,7 +282,8 @@ class Killer:
         ended, status = os.waitpid(self.runs[place], os.WNOHANG)
         if ended:
             if os.waitstatus_to_exitcode(status):
-                self.found.problems.append(f"a run failed with status {status}")
+                said = (self.folder / f"{self.runs[place]}.txt").read_text().splitlines()[-1:]
+                self.found.problems.append(f"a run failed with status {status}: {said}")
             self.runs[place] = self._start()
             if finished(self.store) >= {path.split("/")[1] for path in self.reference}:
                 self._finish()
@@ -327,11 +329,13 @@ class Killer:
             self.found.problems.append(f"{self.store.name}: has more than it should")
         if table(self.store) != self.rows:
             self.found.problems.append(f"{self.store.name}: other rows in SQLite")
-        unborn = [path for path in staging.iterdir() if path.name.startswith(".")]
-        for path in unborn:  # of runs killed as they were born: others have a minute to be
-            os.utime(path, (0, 0))
-        if unborn and (code := self._wait(self._start())) != 0:
-            self.found.problems.append(f"{self.store.name}: a run after the last failed with {code}")
+        # Runs that were killed as they were born, and folders that a dying worker wrote to while they were
+        # removed, go a minute later: runs that are being born have that long.
+        if young := list(staging.iterdir()):
+            for path in young:
+                os.utime(path, (0, 0))
+            if (code := self._wait(self._start())) != 0:
+                self.found.problems.append(f"{self.store.name}: a run after the last failed with {code}")
         if left := list(staging.iterdir()):
             self.found.problems.append(f"{self.store.name}: left over {[path.name for path in left]}")
         self.found.stores += 1

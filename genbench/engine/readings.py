@@ -33,6 +33,8 @@ CREATE TABLE IF NOT EXISTS events (
     event TEXT NOT NULL, seconds REAL NOT NULL
 ) STRICT;
 """
+_BUSY_SECONDS = 60.0
+"""To wait for other runs that write."""
 _PUT = "INSERT OR REPLACE INTO readings VALUES (?,?,?,?,?,?,?,?,?,?,?)"
 _EVENT = "INSERT INTO events (time, key, kind, event, seconds) VALUES (?,?,?,?,?)"
 
@@ -46,7 +48,7 @@ class ReadingTable:
         """What was wrong with the file, if it had to be rebuilt."""
         missing = not self.path.exists()
         try:
-            self._connection = self._open()
+            self._connection = self._opened()
         except sqlite3.DatabaseError as problem:
             if isinstance(problem, sqlite3.OperationalError):
                 raise _unusable(self.path, problem) from problem
@@ -59,8 +61,19 @@ class ReadingTable:
         if missing or self.repaired:
             self._fill_from(store)
 
+    def _opened(self) -> sqlite3.Connection:
+        """Open it; SQLite does not wait by itself where two runs set up its log, or take up one after a kill."""
+        deadline = time.monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                return self._open()
+            except sqlite3.OperationalError as problem:
+                if problem.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.02)
+
     def _open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
