@@ -62,7 +62,7 @@ class ReadingTable:
             self._fill_from(store)
 
     def _opened(self) -> sqlite3.Connection:
-        """Open it; SQLite does not wait by itself where two runs set up its log, or take up one after a kill."""
+        """Open it; SQLite itself does not wait where two runs set up its log, or take up one after a kill."""
         deadline = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
