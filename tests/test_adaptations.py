@@ -304,6 +304,20 @@ def test_marginals_trade_off_and_csv_use_the_mean_over_adaptations(tmp_path: Pat
     assert read_cube(tmp_path / "cube.nc").sizes["adaptation"] == 4
 
 
+def test_a_stored_cube_has_rounded_kappas_of_classes_and_all_else_as_it_was(tmp_path: Path) -> None:
+    cube = made_cube()
+    kappa = np.random.default_rng(1).uniform(-1, 1, cube["error"].shape).astype(np.float32)
+    kappa[0][..., 4:] = np.nan
+    for name in ("kappa_conflict", "kappa_cohen"):
+        cube[name] = (cube["error"].dims, kappa)
+    write_cube(cube, tmp_path / "cube.nc")
+    again = read_cube(tmp_path / "cube.nc")
+    for name in cube.data_vars:
+        within = 5.1e-5 if str(name).startswith("kappa_c") else 0
+        np.testing.assert_allclose(again[name].values, cube[name].values, rtol=0, atol=within)
+    assert float(np.nanmax(np.abs(again["kappa_cohen"].values - kappa))) > 1e-5, "it was rounded"
+
+
 def test_an_unconverged_network_is_in_no_mean_and_no_pair() -> None:
     converged = np.ones((3, 4), dtype=np.uint8)
     converged[1, 2] = 0

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import in_process
 from msgspec.structs import replace as struct_replace
 
+from genbench.errors import UserError
+from genbench.packs.compressed import compress_files
 from genbench.packs.manifest import PackedFile
 from genbench.packs.pack import copy_files, read_pack
 from genbench.suites import load_suite
@@ -92,7 +96,7 @@ def test_verifying_finds_a_pack_that_is_not_what_it_says(pack, quick_store, run,
     assert "does NOT hold" in done.stdout
 
 
-@pytest.mark.parametrize("file", ["mini-clip-rn4.final.safetensors", "mini-clip.cube.nc"])
+@pytest.mark.parametrize("file", ["mini-clip-rn4.final.safetensors.xz", "mini-clip.cube.nc"])
 def test_a_damaged_pack_is_named(pack, run, tmp_path, file) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(pack, damaged)
@@ -137,12 +141,34 @@ def test_a_folder_that_is_no_pack_gives_one_sentence(run, tmp_path, text, senten
 
 
 def test_a_pack_cannot_reach_outside_its_folder(tmp_path) -> None:
-    from genbench.errors import UserError
-
     (tmp_path / "secret").write_text("x")
     (tmp_path / "pack").mkdir()
     with pytest.raises(UserError, match="outside"):
         copy_files(tmp_path / "pack", {"a": PackedFile("../secret", "0")}, tmp_path)
+
+
+def test_compressed_files_come_out_as_they_went_in(tmp_path) -> None:
+    folder, out = tmp_path / "pack", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    weights = np.random.default_rng(0).normal(size=5000)
+    written = {}
+    for name, dtype in (("a", np.float16), ("b", np.float32)):
+        (folder / name).write_bytes(weights.astype(dtype).tobytes())
+        written[name] = (folder / name).read_bytes()
+    entries = {name: PackedFile(name, hashlib.sha256(one).hexdigest()) for name, one in written.items()}
+    small = compress_files(folder, entries)
+    assert sorted(path.name for path in folder.iterdir()) == ["a.xz", "b.xz"]
+    assert all((folder / f"{name}.xz").stat().st_size < 0.95 * len(one) for name, one in written.items())
+    copy_files(folder, entries, out, compressed=small)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == written
+    lies = {"a": small["b"]}
+    with pytest.raises(UserError, match="is damaged"):
+        copy_files(folder, {"a": entries["a"]}, out, compressed=lies)
+    broken = (folder / "a.xz").read_bytes()[:-20]
+    (folder / "a.xz").write_bytes(broken)
+    true_of_it = {"a": PackedFile("a.xz", hashlib.sha256(broken).hexdigest())}
+    with pytest.raises(UserError, match="cannot be read"):
+        copy_files(folder, {"a": entries["a"]}, out, compressed=true_of_it)
 
 
 def test_exclusive_options(run, tmp_path) -> None:

@@ -385,6 +385,39 @@ def test_a_reading_opens_one_network_of_its_block(finished) -> None:
     assert float(loaded.trace["accuracy"][-1]) == 1.0
 
 
+def test_networks_rounded_to_half_are_what_everything_is_measured_on(run: Run, tmp_path) -> None:
+    (tmp_path / "half.toml").write_text(SUITE.replace("[train]", '[train]\nrounding = "float16"'))
+    changed = ("--set", "grid.train_size=[40]", "--set", "grid.width=[8]", "--jobs", "1", "--json")
+    done = run("run", "--suite", "half.toml", "--measure", "magnitude", "--store", "store", *changed)
+    assert done.returncode == 0, done.stderr
+    store = tmp_path / "store" / "cells"
+    (final,) = store.rglob("final.safetensors")
+    (training,) = (
+        path.parent
+        for path in store.rglob("manifest.json")
+        if '"domains"' in path.read_text() and '"heldout_size"' not in path.read_text()
+    )
+    stacked = load_file(final)
+    assert {value.dtype for value in stacked.values()} <= {torch.float16, torch.int64}
+    document = json.loads(done.stdout)
+    magnitudes = [
+        one["value"] for m in document["measures"] if m["name"] == "magnitude" for one in m["readings"]
+    ]
+    result = json.loads(final.with_name("manifest.json").read_text().partition("\n")[2])["result"]
+    for place in range(3):
+        member = load_member("it", final.parent, training, place=place)
+        state = {name: value[place].float() for name, value in stacked.items()}
+        parameters = dict(member.model.named_parameters())
+        assert all(torch.equal(value, state[name]) for name, value in parameters.items())
+        own = torch.cat([value.detach().double().flatten() for value in parameters.values()]).norm()
+        assert magnitudes[place] == pytest.approx(float(own), rel=1e-6)
+        logits = member.model(member.inputs[:])
+        loss = torch.nn.functional.cross_entropy(logits, member.labels)
+        assert result["networks"][place]["train_loss"] == pytest.approx(float(loss), rel=1e-5)
+        right = (logits.argmax(1) == member.labels).double().mean()
+        assert result["networks"][place]["train_accuracy"] == pytest.approx(float(right))
+
+
 def test_corrupted_images_come_from_the_held_out_ones(tmp_path) -> None:
     heldout = pool(tmp_path / "heldout", HELDOUT, ["digits"], heldout_size=50)
     out = tmp_path / "shifts"

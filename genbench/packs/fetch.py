@@ -140,7 +140,7 @@ def _listed_files(address: PackAddress, manifest: bytes) -> dict[str, str]:
     """Name to sha256 of every file that is stored, whatever kind of suite the pack is of."""
     try:
         content = msgspec.json.decode(manifest)
-        made_of_others = set(content.get("shared", {}))
+        made_of_others = {*content.get("shared", {}), *content.get("compressed", {})}
         files = {name: sha256 for name, sha256 in _entries(content) if name not in made_of_others}
     except (msgspec.MsgspecError, AttributeError, TypeError):
         raise UserError(f"{address.url} has a {MANIFEST} that is none of an evidence pack") from None

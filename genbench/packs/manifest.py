@@ -55,3 +55,5 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """sha256 of all images."""
     shared: dict[str, SharedRows] = {}
     """Name of a file that is made of rows of a stored one, to what it is made of."""
+    compressed: dict[str, PackedFile] = {}
+    """Name of a file that is stored compressed, to the stored one."""

@@ -23,6 +23,7 @@ import msgspec
 from genbench.engine.cells import Cell, Result, Step, make_cell
 from genbench.errors import UserError
 from genbench.keys import file_hash
+from genbench.packs.compressed import content
 from genbench.packs.manifest import FORMAT, Manifest, Packed, PackedFile, SharedRows
 from genbench.packs.shared_rows import write_rows
 
@@ -66,7 +67,7 @@ class Pack:
     def check(self, files: Mapping[str, PackedFile]) -> None:
         """Refuse a pack in which one of `files` is not what the manifest says."""
         with tempfile.TemporaryDirectory() as folder:
-            copy_files(self.folder, files, Path(folder), self.manifest.shared)
+            copy_files(self.folder, files, Path(folder), self.manifest.shared, self.manifest.compressed)
 
     def file(self, entry: PackedFile) -> Path:
         """A file of the pack, unchanged since it was written."""
@@ -127,20 +128,22 @@ def unpacked_cell(pack: Pack, name: str, entry: Packed, *, on_demand: bool = Fal
     """
     names = {file.file for file in entry.files.values()}
     shared = {own: rows for own, rows in pack.manifest.shared.items() if own in names}
+    compressed = {own: file for own, file in pack.manifest.compressed.items() if own in names}
     return make_cell(
         UNPACKED,
         f"{name} from the evidence pack",
         {"step": _VERSION, **entry.inputs()},
-        how=msgspec.to_builtins(UnpackHow(str(pack.folder), shared)),
+        how=msgspec.to_builtins(UnpackHow(str(pack.folder), shared, compressed)),
         on_demand=on_demand,
     )
 
 
 class UnpackHow(msgspec.Struct, frozen=True):
-    """Where a pack lies, and which of its files are made of rows of others."""
+    """Where a pack lies, and which of its files are made of rows of others or stored compressed."""
 
     pack: str
     shared: dict[str, SharedRows]
+    compressed: dict[str, PackedFile] = {}
 
 
 class UnpackInputs(msgspec.Struct, frozen=True):
@@ -154,7 +157,7 @@ class UnpackInputs(msgspec.Struct, frozen=True):
 
 def unpack(inputs: UnpackInputs, parents: Mapping[str, Path], out: Path) -> Result:
     """Files out of an evidence pack, each checked against the hash that is part of this cell's key."""
-    copy_files(Path(inputs.how.pack), inputs.files, out, inputs.how.shared)
+    copy_files(Path(inputs.how.pack), inputs.files, out, inputs.how.shared, inputs.how.compressed)
     return inputs.result
 
 
@@ -163,23 +166,29 @@ def copy_files(
     files: Mapping[str, PackedFile],
     out: Path,
     shared: Mapping[str, SharedRows] | None = None,
+    compressed: Mapping[str, PackedFile] | None = None,
 ) -> None:
     """Copy files out of a pack, under the names that a finished cell gives them.
 
     Parameters
     ----------
     files : by that name.
-    shared : `Manifest.shared`.
+    shared, compressed : of the manifest.
     """
     for target, entry in files.items():
         made_of = (shared or {}).get(entry.file)
-        source = _inside(folder, entry.file if made_of is None else made_of.file)
+        small = (compressed or {}).get(entry.file)
+        stored = made_of or small or entry
+        source = _inside(folder, stored.file)
         try:
-            if made_of is None:
+            if stored is entry:
                 shutil.copyfile(source, out / target)
             else:
-                _require_hash(source, source, made_of.sha256)
-                write_rows([(source, row) for row in made_of.rows], out / target)
+                _require_hash(source, source, stored.sha256)
+                if made_of is not None:
+                    write_rows([(source, row) for row in made_of.rows], out / target)
+                else:
+                    (out / target).write_bytes(content(source))
         except OSError as problem:
             raise UserError(f"{source} cannot be read ({problem.strerror}); reinstall genbench") from None
         # The copy, not the source: it is what will be used.

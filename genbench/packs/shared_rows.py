@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from genbench.keys import canonical_json, file_hash
+from genbench.packs.compressed import compress as compress_file
+from genbench.packs.compressed import content as file_content
 from genbench.packs.manifest import SharedRows
 
 __all__ = ["share_rows", "write_rows"]
 
-_COMPRESSED = ".xz"
 _LENGTH = 8
 """A safetensors file: the length of the header in as many bytes, the header, then the tensors."""
 
@@ -41,7 +42,7 @@ class _Tensor:
 
 def _read(file: Path) -> list[_Tensor]:
     """The tensors of a file in the order in which they lie there."""
-    content = _content(file)
+    content = file_content(file)
     start = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
     found = []
     header = json.loads(content[_LENGTH:start])
@@ -52,26 +53,6 @@ def _read(file: Path) -> list[_Tensor]:
         rows = [content[place : place + size] for place in range(first, end, size)]
         found.append(_Tensor(name, about["dtype"], shape, rows))
     return found
-
-
-def _content(file: Path) -> bytes:
-    if file.suffix != _COMPRESSED:
-        return file.read_bytes()
-    import lzma
-
-    return lzma.decompress(file.read_bytes())
-
-
-def _compress(file: Path) -> Path:
-    """Replace a file by a smaller one, under another name."""
-    import lzma
-
-    # Weights are numbers of two or four bytes: what a byte is likely to be depends on where it stands in one.
-    how = [{"id": lzma.FILTER_LZMA2, "preset": 9, "lc": 0, "lp": 2, "pb": 2}]
-    small = file.with_name(file.name + _COMPRESSED)
-    small.write_bytes(lzma.compress(file.read_bytes(), filters=how))
-    file.unlink()
-    return small
 
 
 def write_rows(rows: Sequence[tuple[Path, int]], target: Path) -> None:
@@ -115,7 +96,7 @@ def share_rows(
     for number, (layout, known) in enumerate(stored.items()):
         file = folder / f"{stem}-{number:02d}.safetensors"
         write_rows(list(known.values()), file)
-        file = _compress(file) if compress else file
+        file = compress_file(file) if compress else file
         entries[layout] = (file.name, file_hash(file))
     for name in names:
         (folder / name).unlink()

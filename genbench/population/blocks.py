@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from genbench.population.pools import (
     training_set,
 )
 from genbench.population.stacked import StackedNetworks
-from genbench.population.stacked_training import StackedTraining, train_stacked
+from genbench.population.stacked_training import StackedTraining, train_stacked, training_fit
 from genbench.population.step_types import (
     BlockInputs,
     BlockResult,
@@ -62,7 +63,10 @@ def train_block(inputs: BlockInputs, parents: Mapping[str, Path], out: Path) -> 
     trained = train_stacked(
         networks, data.inputs(device), data.labels.to(device), inputs.recipe, inputs.networks
     )
-    _save_states([one.state for one in trained], out / "final.safetensors")
+    ends = [_End(one.state, one.loss[-1], one.accuracy[-1]) for one in trained]
+    if inputs.half:
+        ends = _rounded(ends, shape, data, device)
+    _save_states([end.state for end in ends], out / "final.safetensors")
     traces = {f"{i}.{name}": value for i, one in enumerate(trained) for name, value in one.trace().items()}
     save_file(traces, out / "trace.safetensors")
     return BlockResult(
@@ -71,18 +75,42 @@ def train_block(inputs: BlockInputs, parents: Mapping[str, Path], out: Path) -> 
         mean=data.mean,
         std=data.std,
         parameters=sum(p.numel() for p in networks[0].parameters()),
-        networks=[_summary(one) for one in trained],
+        networks=[_summary(one, end) for one, end in zip(trained, ends, strict=True)],
     )
 
 
-def _summary(trained: StackedTraining) -> TrainedSummary:
-    loss = trained.loss[-1]
+@dataclass(frozen=True)
+class _End:
+    """A network after training, and its training loss and accuracy."""
+
+    state: dict[str, Tensor]
+    loss: float
+    accuracy: float
+
+
+def _rounded(ends: list[_End], shape: Shape, data: TrainingSet, device: torch.device) -> list[_End]:
+    """The same networks in fp16, with what they then do on their training images."""
+    states = [
+        {name: value.half() if value.is_floating_point() else value for name, value in end.state.items()}
+        for end in ends
+    ]
+    stack = _stacked(shape, [{name: _full(value) for name, value in one.items()} for one in states], device)
+    fits = zip(*training_fit(stack, data.inputs(device), data.labels.to(device)), strict=True)
+    return [_End(state, *fit) for state, fit in zip(states, fits, strict=True)]
+
+
+def _full(value: Tensor) -> Tensor:
+    """fp16 back to fp32; anything else as it is."""
+    return value.float() if value.dtype == torch.float16 else value
+
+
+def _summary(trained: StackedTraining, end: _End) -> TrainedSummary:
     return TrainedSummary(
         converged=trained.converged or trained.accuracy[-1] >= _CONVERGED,
         stopped=trained.converged,
         epochs=len(trained.loss),
-        train_loss=loss if math.isfinite(loss) else None,
-        train_accuracy=trained.accuracy[-1],
+        train_loss=end.loss if math.isfinite(end.loss) else None,
+        train_accuracy=end.accuracy,
     )
 
 
@@ -177,7 +205,8 @@ def _images(pool: Path, choice: Choice) -> TrainingSet:
 
 def _model(shape: Shape, weights: Path, place: int) -> nn.Module:
     """One network of a stack; of the file, nothing else is read."""
-    return with_state(_plan(shape), read_row(weights, place))
+    state = {name: _full(value) for name, value in read_row(weights, place).items()}
+    return with_state(_plan(shape), state)
 
 
 @lru_cache(maxsize=16)
@@ -192,14 +221,20 @@ def _trace(file: Path, place: int) -> dict[str, Tensor]:
 
 
 def _stack(shape: Shape, weights: Path, device: torch.device) -> StackedNetworks:
-    states = _owned(weights)
-    count = len(next(iter(states.values())))
-    networks = [make_network(shape, seed=0) for _ in range(count)]
-    for place, network in enumerate(networks):
-        network.load_state_dict({name: value[place] for name, value in states.items()})
+    found = _owned(weights)
+    count = len(next(iter(found.values())))
+    return _stacked(
+        shape, [{name: value[place] for name, value in found.items()} for place in range(count)], device
+    )
+
+
+def _stacked(shape: Shape, states: list[dict[str, Tensor]], device: torch.device) -> StackedNetworks:
+    networks = [make_network(shape, seed=0) for _ in states]
+    for network, state in zip(networks, states, strict=True):
+        network.load_state_dict(state)
     return StackedNetworks(networks, device)
 
 
 def _owned(file: Path) -> dict[str, Tensor]:
     # Copied out of the mapped file, whose alignment could change which vector kernels run.
-    return {name: tensor.clone() for name, tensor in load_file(file).items()}
+    return {name: _full(tensor).clone() for name, tensor in load_file(file).items()}

@@ -10,6 +10,7 @@ from genbench.engine.cells import Cell, Result
 from genbench.engine.store import Store, read_manifest
 from genbench.keys import canonical_json, file_hash, text_hash
 from genbench.packs.build import Comparison, Draft, packed
+from genbench.packs.compressed import compress_files
 from genbench.packs.pack import Pack
 from genbench.packs.shared_rows import share_rows
 from genbench.population.manifest import PackedBlock, PopulationManifest
@@ -18,15 +19,16 @@ from genbench.population.plan import PopulationPlan
 __all__ = ["compare", "fill_pack"]
 
 _WEIGHTS = ("initial.safetensors", "final.safetensors", "trace.safetensors")
+_LARGE = ("final.safetensors", "trace.safetensors")
 _EVIDENCE = "evidence.safetensors"
 
 
 def fill_pack(draft: Draft, plan: PopulationPlan, store: Store) -> None:
     """Write the networks and the evidence of a population trained from nothing.
 
-    <stack>.final.safetensors                                 weights after training, fp32
-    initial-<number>.safetensors                              weights before, of stacks of one shape
-    <stack>.trace.safetensors                                 what training recorded
+    <stack>.final.safetensors.xz                              weights after training
+    initial-<number>.safetensors.xz                           weights before, of stacks of one shape
+    <stack>.trace.safetensors.xz                              what training recorded
     <stack>.evidence.safetensors                              right or wrong, per network and image
     """
     blocks = [
@@ -38,11 +40,13 @@ def fill_pack(draft: Draft, plan: PopulationPlan, store: Store) -> None:
         for name, (block, judged, members) in _named(plan).items()
     ]
     before = [block.trained.files["initial.safetensors"].file for block in blocks]
+    large = [block.trained.files[name].file for block in blocks for name in _LARGE]
     draft.parts.update(
         {
             "data_hash": _data_hash(store, plan),
             "blocks": blocks,
-            "shared": share_rows(draft.folder, before, "initial"),
+            "shared": share_rows(draft.folder, before, "initial", compress=True),
+            "compressed": compress_files(draft.folder, large),
         }
     )
 

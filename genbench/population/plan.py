@@ -219,6 +219,7 @@ def _block(suite: PopulationSuite, members: list[NetworkSettings], training: Cel
             choice=Choice(**{name: getattr(first, name) for name in _CHOICE}, seed=suite.data.seed),
             recipe=BlockRecipe(**{name: getattr(first, name) for name in _RECIPE}),
             networks=[_network(one) for one in members],
+            half=suite.train.rounding == "float16",
         ),
         {"training": training},
     )

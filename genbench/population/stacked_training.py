@@ -24,6 +24,7 @@ __all__ = [
     "NetworkRecipe",
     "StackedTraining",
     "train_stacked",
+    "training_fit",
 ]
 
 STOPS = ("cross_entropy", "accuracy", "epochs")
@@ -98,7 +99,7 @@ def train_stacked(
             1.0 if block.schedule == "constant" else (1 + math.cos(math.pi * epoch / block.max_epochs)) / 2
         )
         statistics = _epoch(stack, optimizer, images, labels, block.batch_size, generators, factor)
-        losses, accuracies = _measured(stack, images, labels)
+        losses, accuracies = training_fit(stack, images, labels)
         watch(EpochEnd(epoch + 1, tuple(active), stack, losses, accuracies))
         staying = []
         for place, network in enumerate(active):
@@ -179,7 +180,7 @@ def _epoch(
     return _Statistics((norms / len(batches)).tolist(), variance.tolist())
 
 
-def _measured(
+def training_fit(
     stack: StackedNetworks, images: Tensor | Inputs, labels: Tensor
 ) -> tuple[list[float], list[float]]:
     """Training cross-entropy and accuracy of every network, in eval mode."""

@@ -167,13 +167,15 @@ class BlockNetwork(NetworkRecipe, frozen=True):
     """Decides its initial weights; nothing else but its shape does."""
 
 
-class BlockInputs(Inputs, frozen=True, kw_only=True):
+class BlockInputs(Inputs, frozen=True, kw_only=True, omit_defaults=True):
     """A stack of networks, and how they are trained."""
 
     shape: NetworkShape
     choice: Choice
     recipe: BlockRecipe
     networks: list[BlockNetwork]
+    half: bool = False
+    """Whether trained weights are rounded to fp16 before anything is measured on them."""
 
 
 class TrainedSummary(Struct, frozen=True, kw_only=True):

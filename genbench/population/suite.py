@@ -73,12 +73,15 @@ class TrainTable(fields.Table, frozen=True):
     schedule: Literal["constant", "cosine"] | None = None
     dropout: BelowOne | None = None
     adaptive_rate: fields.Positive | None = None
+    rounding: Literal["float16"] | None = None
+    """What trained weights are rounded to before anything is measured on them, as a testbed's are: packs of
+    many networks are half the size. The same for all networks of a suite."""
 
 
 _DATA_AXES = ("dataset", "train_size", "label_noise", "heldout_domain")
 _AXES = {
     **{name: ("data", kind) for name, kind in DataTable.types().items() if name in _DATA_AXES},
-    **{name: ("train", kind) for name, kind in TrainTable.types().items()},
+    **{name: ("train", kind) for name, kind in TrainTable.types().items() if name != "rounding"},
 }
 """Setting of a network to the table that may hold it, and its type."""
 _DEFAULTS: dict[str, Setting] = {

@@ -277,10 +277,24 @@ def write_cube(cube: xr.Dataset, path: Path) -> None:
             rows = over_adaptations(cube).to_dataframe().reset_index()[list(COLUMNS)]
             rows.sort_values(["weights", "zero_shot", "ssim"]).to_csv(path, index=False)
         else:
-            packed = {name: {"zlib": True, "complevel": 6} for name in cube.data_vars}
-            cube.to_netcdf(path, engine="netcdf4", encoding=packed)
+            cube.to_netcdf(path, engine="netcdf4", encoding=_encoding(cube))
     except OSError as problem:
         raise UserError(f"{path} cannot be written: {problem.strerror or problem}") from None
+
+
+def _encoding(cube: xr.Dataset) -> dict[str, dict[str, Any]]:
+    """How the variables of a cube are stored.
+
+    With adaptations a cube has hundreds of networks, and ships: kappas of single classes are then rounded to
+    four digits (their statistics are not), and shares of a class's few images are stored byte by byte.
+    """
+    found: dict[str, dict[str, Any]] = {str(name): {"zlib": True, "complevel": 6} for name in cube.data_vars}
+    if ADAPTATION in cube.dims:
+        for name in {"kappa_conflict", "kappa_cohen"} & found.keys():
+            found[name] |= {"dtype": "int16", "scale_factor": 1e-4, "_FillValue": -(2**15)}
+        for name in {"error", "training_error"} & found.keys():
+            found[name] |= {"shuffle": False}
+    return found
 
 
 def _check_suffix(path: Path) -> None:

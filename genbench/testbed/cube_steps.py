@@ -104,6 +104,10 @@ def _with_images(
     def sorted_stack(values: Sequence[NDArray[Any]], axis: int) -> NDArray[Any]:
         return np.take(_stacked(inputs, values, axis), order, axis=axis)
 
+    def levels_last(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        # An image that is right at one level is so at the next: together they take less room.
+        return np.moveaxis(sorted_stack(values, 1), 0, -1)
+
     cube = cube.assign(
         training_error=(
             ("zero_shot", *own, "class"),
@@ -115,10 +119,10 @@ def _with_images(
         return cube.assign(right=(("zero_shot", "ssim", *own, "image"), right))
     first, clean = inputs.zero_shot.index(0), inputs.ssim.index(1.0)
     return cube.assign(
-        right_robustness=(("ssim", *own, "image"), sorted_stack([one["right"][first] for one in found], 1)),
+        right_robustness=((*own, "image", "ssim"), levels_last([one["right"][first] for one in found])),
         right_zero_shot=(
-            ("zero_shot", *own, "image"),
-            sorted_stack([one["right"][:, clean] for one in found], 1),
+            (*own, "image", "zero_shot"),
+            levels_last([one["right"][:, clean] for one in found]),
         ),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -11,8 +12,9 @@ from genbench.engine.steps import read_result
 from genbench.engine.store import Store
 from genbench.keys import file_hash
 from genbench.packs.build import Comparison, Draft, packed
+from genbench.packs.compressed import compress_files
 from genbench.packs.manifest import Packed, PackedFile
-from genbench.packs.pack import Pack
+from genbench.packs.pack import Pack, copy_files
 from genbench.testbed.cube_steps import CUBE_FILE
 from genbench.testbed.manifest import TestbedManifest
 from genbench.testbed.plan import IMAGES, NOISE, TestbedPlan
@@ -21,6 +23,7 @@ from genbench.testbed.step_types import TRAINING_FILE, ImageResult, NoiseResult
 __all__ = ["CUBE_TOLERANCE", "compare", "fill_pack"]
 
 _STEMS = ("final", "trace", "training")
+_FINAL = "final.safetensors"
 CUBE_TOLERANCE = 1e-3
 """How far any statistic of a cube may move on another machine."""
 
@@ -28,7 +31,7 @@ CUBE_TOLERANCE = 1e-3
 def fill_pack(draft: Draft, plan: TestbedPlan, store: Store) -> None:
     """Write the networks and cubes of a finished from-scratch run.
 
-    <network>.final.safetensors       adapted weights, fp16
+    <network>.final.safetensors.xz    adapted weights, fp16
     <network>.trace.safetensors       what adaptation recorded
     <network>.training.safetensors    rows and labels it was trained on, if not all; once for equal ones
     <family>.cube.nc                  the cube
@@ -39,9 +42,12 @@ def fill_pack(draft: Draft, plan: TestbedPlan, store: Store) -> None:
         subject.label: packed(store.folder(subject.network.key), draft.folder, subject.label, _STEMS)
         for subject in plan.networks
     }
+    kept = _once(draft.folder, networks)
+    finals = [entry.files[_FINAL].file for entry in kept.values()]
     draft.parts.update(
         {
-            "networks": _once(draft.folder, networks),
+            "networks": kept,
+            "compressed": compress_files(draft.folder, finals),
             "cubes": {
                 name: packed(store.folder(family.cube.key), draft.folder, name, ("cube",))
                 for name, family in plan.families.items()
@@ -70,9 +76,11 @@ def compare(pack: Pack, plan: TestbedPlan, store: Store) -> list[Comparison]:
     """Every network and cube of `pack` against those of a finished from-scratch run."""
     found, shipped = [], pack.read_as(TestbedManifest)
     for subject in plan.networks:
-        entry = shipped.networks[subject.label].files["final.safetensors"]
-        rebuilt = store.folder(subject.network.key) / "final.safetensors"
-        found.append(_compared_networks(subject.label, pack.folder / entry.file, rebuilt))
+        entry = shipped.networks[subject.label].files[_FINAL]
+        rebuilt = store.folder(subject.network.key) / _FINAL
+        with TemporaryDirectory() as folder:
+            copy_files(pack.folder, {_FINAL: entry}, Path(folder), compressed=shipped.compressed)
+            found.append(_compared_networks(subject.label, Path(folder) / _FINAL, rebuilt))
     for name, family in plan.families.items():
         entry = shipped.cubes[name].files[CUBE_FILE]
         rebuilt = store.folder(family.cube.key) / CUBE_FILE

@@ -19,7 +19,7 @@ import re
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +74,15 @@ _GUIDED = PretrainingRecipe(
     64_000, 64, 2e-3, 0.0, clip_norm=1.0, bfloat16=False, muon=0.02, teacher="mini-regnet:x6"
 )
 
+_LONGER = replace(_GUIDED, images=256_000)
+"""For towers that learn slowly: from 64,000 images the smaller ones learn too little to be adapted."""
+
 RECIPES = {
     "mini-clip:rn": PretrainingRecipe(130_000, 128, 2.5e-3, 0.1, clip_norm=1.0, bfloat16=True),
-    "mini-clip:short": _GUIDED,
-    "mini-clip-vit:": _GUIDED,
+    "mini-clip:short": _LONGER,
+    "mini-clip-vit:w56": replace(_GUIDED, images=128_000),
+    "mini-clip-vit:w96": replace(_GUIDED, images=128_000),
+    "mini-clip-vit:": _LONGER,
     "mini-efficientnet:": PretrainingRecipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False),
     "mini-regnet:x6": PretrainingRecipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False, muon=0.02),
     "mini-regnet:": _GUIDED,

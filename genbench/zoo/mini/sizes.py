@@ -109,12 +109,12 @@ SIZES: Mapping[str, Mapping[str, Size]] = {
         "short9": _short(9, 114_956),
     },
     "mini-clip-vit": {
-        "w16": ClipVitSize(16, 2, 64, 9_472),
         "w24": ClipVitSize(24, 2, 64, 18_816),
         "w32": ClipVitSize(32, 2, 64, 31_232),
         "w40": ClipVitSize(40, 2, 64, 46_720),
         "w48": ClipVitSize(48, 2, 64, 65_280),
         "w56": ClipVitSize(56, 3, 64, 125_272),
+        "w96": ClipVitSize(96, 2, 64, 241_152),
     },
     "mini-efficientnet": {
         "b0": EfficientNetSize(192, 7_749),
