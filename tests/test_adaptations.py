@@ -174,7 +174,7 @@ def test_the_draft_of_the_second_edition_has_the_design() -> None:
     assert isinstance(suite, TestbedSuite)
     assert [one.settings() for one in suite.adaptations] == balanced_design(LEVELS)
     assert design_toml(balanced_design(LEVELS)).strip() in suite.path.read_text()
-    assert suite.networks == 24 * 6
+    assert suite.networks == 32 * 6
 
 
 # -- what is trained on ------------------------------------------------------------------------------

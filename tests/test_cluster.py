@@ -102,9 +102,47 @@ def test_any_number_of_workers_gives_the_bits_of_local(
     assert cell_files(tmp_path / "far") == cell_files(reference)
 
 
+SMALL_TESTBED = """
+name = "small"
+summary = "two backbones on six letters"
+kind = "testbed"
+
+[data]
+dataset = "glyphs"
+seen = 4
+unseen = 2
+seed = 0
+augment_unseen = false
+train_per_class = 10
+heldout_per_class = 10
+
+[testbed]
+backbones = ["mini-clip:short2", "mini-clip:short3"]
+zero_shot = [0, 2]
+ssim = [0.8, 1.0]
+degradation = "blur"
+unseen_head = "probe"
+penalty = 10.0
+kappa = "conflict"
+kappa_threshold = 0.3
+
+[adapt]
+method = "finetune"
+epochs = 1
+batch_size = 20
+learning_rate = 1e-3
+head_learning_rate = 3e-3
+weight_decay = 0.01
+stop_loss = 0.05
+patience = 3
+seed = 0
+"""
+
+
 def test_a_testbed_gives_the_bits_of_local(joined: Any, tmp_path: Path) -> None:
-    """Networks out of a pack, which only this machine has, read on the nodes."""
-    chosen = ["-m", "path_norm", "-m", "params", "-m", "inverse_margin", "--suite", "mini-quick", "--json"]
+    """Every step of one from images to cubes, and readings, on the nodes."""
+    (tmp_path / "small.toml").write_text(SMALL_TESTBED)
+    chosen = ["-m", "path_norm", "-m", "params", "-m", "inverse_margin", "--suite", "small.toml", "--json"]
     near = in_process("run", *chosen, "--store", "near", cwd=tmp_path)
     assert near.returncode == 0, near.stderr
     where = ("--executor", "ray", "--address", joined.address, "--jobs", "2")

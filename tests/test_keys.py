@@ -16,7 +16,7 @@ from genbench.suites.evidence_packs import find_pack
 from genbench.suites.kind import kind_of
 
 KEYS = {
-    "mini": (164, "72e06e473639ec8606a1f1a8eb34b745ce3247eaaa0cfcea50602432a78603bc"),
+    "mini": (164, "198d112c087915c24430b4645f312a2a47e6a0151580328813a9e03bfa61aacc"),
     "nin-digits": (309, "617a3cc8bdcb304bcf469db5ead0f0262bd079262ac76996652ebd78f802322e"),
     "domains": (74, "b9b2dbb5451143dc8c39f6a5d4b883259fbf117f85383ec493aaae83e73d7a3d"),
     "nin-glyphs": (99, "59316cfb0215e8b23d02fb50cafd96f510b453e4af0f7c0eb42b0a2af8f84578"),

@@ -250,7 +250,7 @@ def test_multiplied_activations_have_no_path_norm() -> None:
     ("make", "where"),
     [
         (lambda: mini("mini-clip:rn4"), "0.layer1"),
-        (lambda: mini("mini-clip-vit:w16"), "0.transformer.resblocks.0"),
+        (lambda: mini("mini-clip-vit:w24"), "0.transformer.resblocks.0"),
         (lambda: mini("mini-efficientnet:b0"), "0.network._blocks.0"),
         (lambda: mini("mini-regnet:x1"), "0.s1"),
         (lambda: NetworkInNetwork(depth=2, width=4, channels=3, classes=5).eval(), "blocks.0"),
@@ -264,7 +264,7 @@ def test_the_first_block_and_the_rest_make_the_network(make, where) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mini-clip:short2", "mini-clip-vit:w16", "mini-regnet:x1"])
+@pytest.mark.parametrize("name", ["mini-clip:short2", "mini-clip-vit:w24", "mini-regnet:x1"])
 def test_every_measure_reads_the_networks_of_the_zoo(name: str) -> None:
     """On few examples, with the labels that the network gives them."""
     model = mini(name)

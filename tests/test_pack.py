@@ -65,11 +65,11 @@ def _manifests(store: Path) -> list[str]:
 def test_a_pack_serves_fewer_backbones_and_either_kappa(pack, run, tmp_path) -> None:
     done = run(
         "run", "-s", "mini-quick", "-m", "params", "--pack", pack, "--store", tmp_path / "new", "--json",
-        "--backbones", "mini-clip:rn4,mini-clip:rn8", "--set", "testbed.kappa=cohen",
+        "--backbones", "mini-clip:short2,mini-clip:short4", "--set", "testbed.kappa=cohen",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert set(document["evidence"]) == {"mini-clip:rn4", "mini-clip:rn8"}
+    assert set(document["evidence"]) == {"mini-clip:short2", "mini-clip:short4"}
     assert document["changes"]["testbed.kappa"] == "cohen"
 
 
@@ -96,7 +96,7 @@ def test_verifying_finds_a_pack_that_is_not_what_it_says(pack, quick_store, run,
     assert "does NOT hold" in done.stdout
 
 
-@pytest.mark.parametrize("file", ["mini-clip-rn4.final.safetensors.xz", "mini-clip.cube.nc"])
+@pytest.mark.parametrize("file", ["mini-clip-short2.final.safetensors.xz", "mini-clip.cube.nc"])
 def test_a_damaged_pack_is_named(pack, run, tmp_path, file) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(pack, damaged)

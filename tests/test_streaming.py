@@ -261,7 +261,7 @@ def computed(store: Store, cell: Cell) -> None:
 @pytest.mark.usefixtures("default_is_meta")
 def test_images_networks_features_and_subjects_name_their_device(tmp_path: Path) -> None:
     changes = {
-        "testbed.backbones": ["mini-clip:rn4", "mini-efficientnet:b0"], "testbed.ssim": [1.0],
+        "testbed.backbones": ["mini-clip:short2", "mini-efficientnet:b0"], "testbed.ssim": [1.0],
         "testbed.zero_shot": [0, 4], "data.seen": 4, "data.unseen": 4, "data.train_per_class": 6,
         "data.heldout_per_class": 4, "data.augment_unseen": True, "data.image_side": 24, "adapt.epochs": 1,
         "adapt.batch_size": 8,

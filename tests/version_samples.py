@@ -49,7 +49,7 @@ _RUNS: dict[str, tuple[str, ...]] = {
     # Batch norm, residual connections, attention: what the measures fold, cut and square in larger networks.
     "mini-quick": (
         "--suite=mini-quick",
-        "--backbones=mini-clip:rn4,mini-clip:rn6,mini-efficientnet:b0,mini-efficientnet:b1",
+        "--backbones=mini-clip:short2,mini-clip:short3,mini-efficientnet:b0,mini-efficientnet:b1",
         "--measure=path_norm", "--measure=pacbayes_orig", "--measure=fro_over_spec", "--measure=gi_inter_l1",
         "data.seen=4", "data.unseen=4", "data.train_per_class=6", "data.heldout_per_class=6",
         "testbed.zero_shot=[0, 4]", "testbed.ssim=[0.8, 1.0]", "adapt.epochs=1",
@@ -60,7 +60,7 @@ _RUNS: dict[str, tuple[str, ...]] = {
         "data.seen=4", "data.unseen=4", "data.train_per_class=12", "data.heldout_per_class=6",
         "testbed.zero_shot=[0, 4]", "testbed.ssim=[0.8, 1.0]", "testbed.degradation=gaussian",
         'testbed.adaptations=["a1", "a3"]', "adapt.batch_size=16", "adapt.stop_loss=0.5",
-        "adapt.stop_losses={}",
+        "adapt.label_noise=0.1",
     ),
     "domains": (
         "--suite=domains", "--measure=params", *_TINY_DOMAINS, 'grid.heldout_domain=["sans"]',

@@ -26,7 +26,7 @@ _TRIALS = 20_000
 LEVELS: Mapping[str, Sequence[Any]] = {
     "learning_rate_factor": (0.32, 0.5, 0.8, 1.25, 2.0, 3.2),
     "train_share": (0.25, 0.4, 0.55, 0.7, 0.85, 1.0),
-    "label_noise": (0.0, 0.01, 0.03),
+    "weight_decay": (0.001, 0.03, 0.3),
     "augmentation": ("none", "shift"),
 }
 """Of the second edition of `mini`: learning rates over a decade, a quarter to all of the images."""

@@ -22,10 +22,10 @@ from genbench.packs.pack import Pack, unpacked_cell
 from genbench.plugin.offers import Availability, BackboneRequest, DataRequest
 from genbench.plugin.registry import load_registry
 from genbench.suites.plan import EvidencePlan
+from genbench.testbed.cube_plan import cube_cell
 from genbench.testbed.manifest import TestbedManifest
 from genbench.testbed.step_types import (
     AdaptInputs,
-    CubeInputs,
     FeatureInputs,
     ImageInputs,
     JudgeInputs,
@@ -45,7 +45,6 @@ JUDGED = Step("testbed_evidence", "genbench.testbed.steps:judge_backbone", "fit 
 NETWORK_JUDGED = Step(
     "network_evidence", "genbench.testbed.steps:judge_network", "features, heads, judge", autocasts=True
 )
-CUBE = Step("cube", "genbench.testbed.cube_steps:cube", "make cube")
 TRADE_OFF = Step("tradeoff", "genbench.testbed.cube_steps:trade_off_point", "trade-off point", seconds=2.0)
 
 _VERSION = 1
@@ -115,24 +114,8 @@ def plan_testbed(suite: TestbedSuite, pack: Pack | None = None) -> TestbedPlan:
     families = {}
     for family, members in suite.families().items():
         judged_members = {one.name: evidence[one.name] for one in suite.members if one.backbone in members}
-        cube = make_cell(
-            CUBE,
-            f"cube of {family}",
-            CubeInputs(
-                step=_VERSION,
-                suite=suite.name,
-                quick=suite.quick,
-                family=family,
-                backbones=members,
-                adaptations=suite.adaptation_names,
-                seen=suite.data.seen,
-                zero_shot=suite.testbed.zero_shot,
-                ssim=suite.testbed.ssim,
-                dataset=suite.data.dataset,
-                settings=dict(suite.content()),
-            ),
-            {**judged_members, "heldout": images["heldout"], "noise": noise},
-        )
+        parents = {**judged_members, "heldout": images["heldout"], "noise": noise}
+        cube = cube_cell(suite, family, members, parents)
         families[family] = Family(family, members, cube, _trade_off(suite, family, members, cube))
     return TestbedPlan(
         training_data=images["seen"],

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKBONES"]
 
+_LONGER = ("mini-clip:short2", "mini-clip:short3", "mini-clip:short4", "mini-clip:short5", "mini-clip-vit:")
+"""How the names begin of those that were pretrained a second time, for longer."""
+
 
 def _load(name: str, request: BackboneRequest) -> LoadedBackbone:
     from genbench.zoo.mini.load import load
@@ -49,6 +52,7 @@ def _record(family: str, key: str, size: Size) -> Backbone:
         source="embedded",
         load=partial(_load, name),
         available=partial(available, name),
+        version="2" if name.startswith(_LONGER) else "1",
     )
 
 

@@ -105,7 +105,9 @@ SIZES: Mapping[str, Mapping[str, Size]] = {
         "short3": _short(3, 16_112),
         "short4": _short(4, 26_356),
         "short5": _short(5, 39_092),
+        "short6": _short(6, 54_320),
         "short7": _short(7, 72_040),
+        "short8": _short(8, 92_252),
         "short9": _short(9, 114_956),
     },
     "mini-clip-vit": {
@@ -113,7 +115,9 @@ SIZES: Mapping[str, Mapping[str, Size]] = {
         "w32": ClipVitSize(32, 2, 64, 31_232),
         "w40": ClipVitSize(40, 2, 64, 46_720),
         "w48": ClipVitSize(48, 2, 64, 65_280),
+        "w64": ClipVitSize(64, 2, 64, 111_616),
         "w56": ClipVitSize(56, 3, 64, 125_272),
+        "w80": ClipVitSize(80, 2, 64, 170_240),
         "w96": ClipVitSize(96, 2, 64, 241_152),
     },
     "mini-efficientnet": {
@@ -133,6 +137,8 @@ SIZES: Mapping[str, Mapping[str, Size]] = {
         "x4": RegNetSize(7, 8, 8, 2.0, 8, 160, 53_608),
         "x5": RegNetSize(7, 16, 10, 1.7, 8, 192, 85_704),
         "x6": RegNetSize(6, 16, 20, 2.0, 8, 224, 148_008),
+        "x7": RegNetSize(6, 16, 24, 2.2, 8, 240, 171_976),
+        "x8": RegNetSize(6, 16, 28, 2.4, 8, 256, 253_480),
     },
 }
 """Family to the key of a size to that size; smallest first, the two editions of mini-clip in turn."""
