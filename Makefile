@@ -8,9 +8,6 @@ READY := $(VENV)/.ready
 # torch first and alone: a later package's wide range must not pull another build of it.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# One more than there are cores: tests wait for processes to start, for time limits and for pages to load.
-WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
-
 .PHONY: run test lint browser benchmarks manual confirm pin clean help
 
 run: $(READY)  ## set up, then score path_norm on the embedded suite
@@ -19,7 +16,7 @@ run: $(READY)  ## set up, then score path_norm on the embedded suite
 # The linters run beside the tests: mypy without its cache takes 20 s that the tests' start leaves idle.
 test: $(READY) browser  ## set up, then all tests beside ruff, mypy and import-linter
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup; tests=$$?; \
+	$(BIN)/python -m pytest -n auto --dist loadgroup; tests=$$?; \
 	wait $$lint && exit $$tests
 
 lint: $(READY)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import psutil
 import pytest
 from workers import built_once, pytest_collection_modifyitems, pytest_configure
 
@@ -57,10 +58,16 @@ __all__ = ["pytest_collection_modifyitems", "pytest_configure"]  # hooks: it is 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
+_LARGE = 2**30
+"""Bytes of a process that is worth a look at all its objects, which takes a second or two."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _memory_given_back() -> Iterator[None]:
     """What a module's tests freed: forks of a process of gigabytes are slow, and look as large as it is."""
     yield
+    if psutil.Process().memory_info().rss < _LARGE:
+        return
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

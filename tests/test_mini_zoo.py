@@ -333,10 +333,10 @@ def test_a_linear_probe_on_clean_seen_classes_leaves_something_to_predict(
 def test_towers_of_the_second_edition_know_much_and_not_all(
     family: list[str], loaded: dict[str, LoadedBackbone], glyphs: ImageData
 ) -> None:
-    """Random weights have a probe error of .98, of 50 classes."""
-    errors = [_probe_error(loaded[name], glyphs) for name in family]
-    print({name: round(error, 4) for name, error in zip(family, errors, strict=True)})
-    assert all(0.01 <= error <= 0.45 for error in errors)
+    """The smallest, one between, the largest; random weights have a probe error of .98, of 50 classes."""
+    errors = {name: _probe_error(loaded[name], glyphs) for name in (family[0], family[4], family[-1])}
+    print({name: round(error, 4) for name, error in errors.items()})
+    assert all(0.01 <= error <= 0.45 for error in errors.values())
 
 
 @pytest.mark.parametrize("family", [CLIP, SHORT, VIT], ids=["clip", "short clip", "vit"])

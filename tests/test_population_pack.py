@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import shutil
 import subprocess
 import tempfile
@@ -92,7 +93,7 @@ def test_verifying_finds_a_pack_of_other_networks(made: Path, run: Run) -> None:
     manifest["blocks"][1]["judged"]["result"]["networks"][2]["gap"] += 0.01
     entry = manifest["blocks"][1]["trained"]["files"]["final.safetensors"]
     source = manifest["blocks"][0]["trained"]["files"]["final.safetensors"]
-    shutil.copyfile(other / source["file"], other / entry["file"])
+    manifest["compressed"][entry["file"]] = manifest["compressed"][source["file"]]
     entry["sha256"] = source["sha256"]
     (other / "pack.json").write_text(json.dumps(manifest))
     done = run("pack", "verify", "-s", "blocks.toml", "--pack", "other", "--store", "store", cwd=made)
@@ -102,7 +103,7 @@ def test_verifying_finds_a_pack_of_other_networks(made: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["stack-00.final.safetensors", "initial-01.safetensors", "stack-02.evidence.safetensors"]
+    "file", ["stack-00.final.safetensors.xz", "initial-01.safetensors.xz", "stack-02.evidence.safetensors"]
 )
 def test_a_damaged_pack_is_named(made: Path, run: Run, tmp_path: Path, file: str) -> None:
     shutil.copytree(made / "pack", tmp_path / "pack")
@@ -118,13 +119,14 @@ def test_a_damaged_pack_is_named(made: Path, run: Run, tmp_path: Path, file: str
 
 def test_stacks_that_begin_alike_are_stored_once_and_come_out_as_they_went_in(made: Path) -> None:
     """Two training sets, two widths, three seeds: of twelve initial states six differ."""
-    from safetensors.torch import load_file
+    from safetensors.torch import load
 
     pack = read_pack(made / "pack", PopulationManifest)
     assert sorted({entry.file for entry in pack.manifest.shared.values()}) == [
-        "initial-00.safetensors", "initial-01.safetensors",
+        "initial-00.safetensors.xz", "initial-01.safetensors.xz",
     ]  # fmt: skip
-    assert sum(len(load_file(f)["head.bias"]) for f in pack.folder.glob("initial-*")) == 6
+    stored = [load(lzma.decompress(f.read_bytes())) for f in pack.folder.glob("initial-*")]
+    assert sum(len(tensors["head.bias"]) for tensors in stored) == 6
     for place, block in enumerate(plan_population(read_suite(made / "blocks.toml")).blocks):
         entry = blocks(pack)[place].trained.files["initial.safetensors"]
         assert not (pack.folder / entry.file).exists()
