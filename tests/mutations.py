@@ -53,6 +53,7 @@ def formats() -> list[Format]:
         Format("cube.csv", _cube(".csv"), _read_cube),
         Format("pack", _pack, _read_pack),
         Format("packed network", _packed_network, _read_packed_network),
+        Format("compressed network", _compressed_network, _read_compressed_network),
         Format("record", _record, _read_record),
         Format("references", _references, _read_references),
         Format("trust", _trust, _read_trust),
@@ -106,6 +107,30 @@ def _packed_network(folder: Path) -> Path:
     file = min((PACKS / "mini").glob("*.safetensors"), key=lambda one: one.stat().st_size)
     (manifest.parent / file.name).unlink()
     return Path(shutil.copy(file, manifest.parent))
+
+
+def _compressed_network(folder: Path) -> Path:
+    from genbench.packs.compressed import compress
+
+    return compress(Path(shutil.copy(_some_trace(), folder / "weights")))
+
+
+def _some_trace() -> Path:
+    return min((PACKS / "mini").glob("*.trace.safetensors"))
+
+
+def _read_compressed_network(path: Path) -> object:
+    """As a manifest lists it that knows the mutated file, so that it comes as far as being uncompressed."""
+    from genbench.keys import file_hash
+    from genbench.packs.manifest import PackedFile
+    from genbench.packs.pack import copy_files
+
+    out = path.parent / "out"
+    out.mkdir(exist_ok=True)
+    stored = {"weights": PackedFile(path.name, file_hash(path))}
+    return copy_files(
+        path.parent, {"final": PackedFile("weights", file_hash(_some_trace()))}, out, compressed=stored
+    )
 
 
 def _read_pack(path: Path) -> object:

@@ -17,6 +17,8 @@ from genbench.packs.manifest import PackedFile
 __all__ = ["compress", "compress_files", "content"]
 
 _SUFFIX = ".xz"
+_MEMORY = 2**27
+"""Bytes that uncompressing may take beside what comes out: twice what `compress` asks for."""
 
 
 _PLACES = (1, 2)
@@ -48,6 +50,6 @@ def content(file: Path) -> bytes:
     if file.suffix != _SUFFIX:
         return found
     try:
-        return lzma.decompress(found)
+        return lzma.decompress(found, format=lzma.FORMAT_XZ, memlimit=_MEMORY)
     except lzma.LZMAError as problem:
         raise OSError(None, f"damaged: {problem}") from None
