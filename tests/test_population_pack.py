@@ -32,8 +32,6 @@ from genbench.suites.evidence_packs import find_pack, shipped_evidence
 from genbench.suites.kind import kind_of
 from genbench.suites.result import MeasureResult
 
-PACKS = Path(__file__).parent.parent / "genbench" / "suites" / "packs"
-
 pytestmark = pytest.mark.xdist_group("population_pack")  # one worker trains for all
 
 PACKS = Path(genbench.__file__).parent / "suites" / "packs"
