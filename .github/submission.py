@@ -21,7 +21,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SUITES = ("mini", "nin-digits")
+SUITES = ("mini", "nin-fashion")
 """Those with a board."""
 
 

@@ -2,7 +2,7 @@
 
 Processor time of a command and of every process it started, all of which it waits for; the clock on the wall
 and what other programs take are left out, but their share of caches is not: on a busy machine the numbers are
-up to half as much again. The bars on nin-digits use the pack that ships; nothing is trained.
+up to half as much again. The bars on nin-fashion use the pack that ships; nothing is trained.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from genbench.engine.cells import Cell
 from genbench.plugin.registry import load_registry
 
-NETWORKS = 270
+NETWORKS = 1280
 BUILT_IN = [name for name, entry in load_registry().measures.items() if entry.source.kind == "built-in"]
 
 TRIVIAL = """
@@ -70,24 +70,24 @@ def seconds(folder: Path, *words: str) -> float:
 
 @pytest.fixture(scope="module")
 def first_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
-    """A folder with a store in which `params` was read on nin-digits, and what that took from nothing."""
-    folder = tmp_path_factory.mktemp("nin-digits")
+    """A folder with a store in which `params` was read on nin-fashion, and what that took from nothing."""
+    folder = tmp_path_factory.mktemp("nin-fashion")
     (folder / "trivial.py").write_text(TRIVIAL)
-    return folder, seconds(folder, "run", "--suite", "nin-digits", "--measure", "params")
+    return folder, seconds(folder, "run", "--suite", "nin-fashion", "--measure", "params")
 
 
 def test_a_first_run_from_nothing(first_run: tuple[Path, float], benchmark: BenchmarkFixture) -> None:
     _, took = first_run
     benchmark.extra_info["seconds"] = took
     benchmark.pedantic(lambda: None, rounds=1)
-    print(f"params on nin-digits from nothing: {took:.1f} s")
+    print(f"params on nin-fashion from nothing: {took:.1f} s")
     assert took <= 40
 
 
 def test_a_trivial_measure(first_run: tuple[Path, float], benchmark: BenchmarkFixture) -> None:
     """Beyond what the command takes with all readings stored: scores, tables, the page and its figure."""
     folder, _ = first_run
-    words = ("run", "--suite", "nin-digits", "--measure", "./trivial.py")
+    words = ("run", "--suite", "nin-fashion", "--measure", "./trivial.py")
     whole = seconds(folder, *words)
     shutil.rmtree(folder / ".genbench" / "figures")
     stored = seconds(folder, *words)
@@ -107,10 +107,10 @@ def test_three_measures_of_a_heavy_package(
     folder, _ = first_run
     names = ("ww_alpha", "ww_alpha_weighted", "ww_log_spectral_norm")
     chosen = [option for name in names for option in ("--measure", name)]
-    took = seconds(folder, "run", "--suite", "nin-digits", *chosen)
+    took = seconds(folder, "run", "--suite", "nin-fashion", *chosen)
     benchmark.extra_info["seconds"] = took
     benchmark.pedantic(lambda: None, rounds=1)
-    print(f"WeightWatcher's three on nin-digits: {took:.1f} s")
+    print(f"WeightWatcher's three on nin-fashion: {took:.1f} s")
     assert took <= 60
 
 

@@ -55,7 +55,7 @@ def random_timm(folder: Path) -> LoadedBackbone:
 
 
 def mini_clip(folder: Path) -> LoadedBackbone:
-    return next(b for b in mini.BACKBONES if b.name == "mini-clip:rn16").load(BackboneRequest())
+    return next(b for b in mini.BACKBONES if b.name == "mini-clip:short9").load(BackboneRequest())
 
 
 def mini_efficientnet(folder: Path) -> LoadedBackbone:

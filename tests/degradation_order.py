@@ -1,6 +1,6 @@
 """Does the harm of a degradation grow as SSIM falls? A few networks, nine levels, any images.
 
-    python tests/degradation_order.py glyphs --networks mini-clip:rn4 mini-clip:rn8 mini-efficientnet:b0
+    python tests/degradation_order.py glyphs --networks mini-clip:short4 mini-clip:short8 mini-efficientnet:b0
     python tests/degradation_order.py folder:DIR --side 224 --networks lite:0 lite:1 lite:2
         [--degradations autoencoder@2 jpeg] [--classes 20] [--train 30] [--heldout 10] [--heads 10 --shots 5]
         [--bfloat16] [--network-side 128] [--json FILE] [--picture FILE.png --rows 3]
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from torch import Tensor
 
 from genbench.data.images import TensorImages
 from genbench.keys import derive_seed
+from genbench.packs.pack import copy_files
 from genbench.plugin.offers import BackboneRequest, DegradationTask
 from genbench.plugin.registry import load_registry
 from genbench.suites import load_suite
@@ -129,9 +131,12 @@ class Probe:
 def _adapt(backbone: LoadedBackbone) -> None:
     pack = find_pack(load_suite("mini"))
     assert pack is not None
-    shipped = pack.read_as(TestbedManifest).networks[backbone.name].files["final.safetensors"]
+    files = pack.read_as(TestbedManifest).networks[f"{backbone.name}/a2"].files
+    with tempfile.TemporaryDirectory() as folder:
+        copy_files(pack.folder, files, Path(folder), pack.manifest.shared, pack.manifest.compressed)
+        state = read_state(load_file(Path(folder) / "final.safetensors"))
     network = AdaptedNetwork(backbone.module, backbone.feature_width, classes=50, seed=0)
-    network.load_state_dict(read_state(load_file(pack.file(shipped))))
+    network.load_state_dict(state)
     network.eval()
 
 

@@ -1,4 +1,4 @@
-"""Records of measures on the suite `nin-digits` as runs would have written them, with made-up readings."""
+"""Records of measures on the suite `nin-fashion` as runs would have written them, with made-up readings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from genbench.subject.version import SUBJECT_VERSION
 from genbench.suites.evidence_packs import shipped_evidence
 from genbench.suites.kind import kind_of
 
-SUITE = "nin-digits"
+SUITE = "nin-fashion"
 SHA = "0" * 64
 HOSTILE = """<script>document.title = "owned"</script><b onmouseover="x"></b>"""
 
@@ -36,8 +36,8 @@ def population_records() -> list[dict[str, Any]]:
     drawn = np.random.default_rng(0).normal(size=(2, len(networks))).tolist()
     noise, other = (dict(zip(networks, numbers, strict=True)) for numbers in drawn)
     sizes = {label: float(network["parameters"]) for label, network in networks.items()}
-    near = {label: 10 ** (6 * network["gap"] + 0.2 * noise[label]) for label, network in networks.items()}
-    some = {label: other[label] for label, network in networks.items() if network["hp.depth"] > 1}
+    near = {label: 10 ** (6 * network["gap"] + 0.05 * noise[label]) for label, network in networks.items()}
+    some = {label: other[label] for label, network in networks.items() if network["hp.depth"] > 2}
     harm = {"summary": HOSTILE, "description": f"{HOSTILE}\n\n{HOSTILE}", "category": "margin"}
     return scored_records(
         [
@@ -59,7 +59,7 @@ def _record(name: str, values: Mapping[str, float], **about: Any) -> dict[str, A
         {
             "subject": subject, "status": "ok" if subject in values else "not_applicable",
             "reason": "" if subject in values else HOSTILE, "value": values.get(subject),
-            "detail": {}, "seconds": 0.5, "shared_seconds": 0.25, "peak_bytes": 1000, "seed": 1, "key": SHA,
+            "detail": {}, "seconds": 0.5, "shared_seconds": 0.25, "peak_bytes": 1000,
         }
         for subject in evidence.networks
     ]  # fmt: skip
@@ -88,6 +88,7 @@ def _record(name: str, values: Mapping[str, float], **about: Any) -> dict[str, A
             "command": f"genbench run --suite {SUITE} --measure {name}",
         },
         "readings": readings,
+        "keys": SHA,
         "cost": {"seconds": 0.5 * len(readings), "shared_seconds": 0.25 * len(readings), "peak_bytes": 1000},
         "statuses": dict(Counter(reading["status"] for reading in readings)),
     }  # fmt: skip

@@ -60,8 +60,8 @@ _taking.result_record = _forged
 
 REFUSED = {
     # files
-    "opens_the_pack": "open({packs!r} + '/nin-digits/pack.json').read(); return STOLEN",
-    "opens_a_packed_network": "open({packs!r} + '/nin-digits/initial-00.safetensors'); return STOLEN",
+    "opens_the_pack": "open({packs!r} + '/nin-fashion/pack.json').read(); return STOLEN",
+    "opens_a_packed_network": "open({packs!r} + '/nin-fashion/initial-00.safetensors.xz'); return STOLEN",
     "opens_the_store": "open(HERE + '/store/secret').read(); return STOLEN",
     "opens_home": "open({home!r} + '/secret').read(); return STOLEN",
     "opens_passwords": "open('/etc/passwd').read(); return STOLEN",

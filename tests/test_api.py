@@ -66,16 +66,16 @@ def test_a_suite_has_tables_of_its_networks(tiny, document) -> None:
 
 def test_the_shipped_suite_needs_no_training_to_be_looked_at(tmp_path) -> None:
     suite = genbench.load_suite("mini", store=tmp_path / "store")
-    assert len(suite) == 13
-    assert suite.smallest == "mini-efficientnet:b0"
+    assert len(suite) == 174
+    assert suite.smallest == "mini-efficientnet:b0/a1"
     assert not (tmp_path / "store").exists()
 
 
 def test_a_network_may_be_named_by_its_end(tiny, tmp_path) -> None:
     suite = genbench.load_suite("mini", store=tmp_path)
-    assert suite.find("rn4") == "mini-clip:rn4"
-    with pytest.raises(UserError, match="unknown network 'rn5'"):
-        suite.find("rn5")
+    assert suite.find("short4/a2") == "mini-clip:short4/a2"
+    with pytest.raises(UserError, match="unknown network 'short1/a2'"):
+        suite.find("short1/a2")
 
 
 # -- one reading --------------------------------------------------------------------------------------------

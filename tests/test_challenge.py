@@ -165,22 +165,22 @@ def test_a_measure_that_looks_for_evidence_takes_the_bait(suite: Path, store: Pa
 
 
 def test_fresh_networks_are_on_seeds_that_were_never_published() -> None:
-    suite = load_suite("nin-digits")
+    suite = load_suite("nin-fashion")
     seen = set()
     for draw in range(20):
         part = kind_of(suite).fresh(suite, Random(draw), 64)
         seeds = part.grid["seed"]  # type: ignore[attr-defined]
-        assert not {*seeds} & {0, 1, 2, 3, 4}
+        assert not {*seeds} & {*range(10)}
         assert part.networks == 64
         assert part.changed
         seen |= {*seeds}
     assert len(seen) == 80, "drawn anew each time"
     mini = load_suite("mini")
-    part = kind_of(mini).fresh(mini, Random(0), 6)
-    assert part.networks == 6
+    part = kind_of(mini).fresh(mini, Random(0), 18)
+    assert part.networks == 18
     assert part.adapt.seed != mini.adapt.seed  # type: ignore[attr-defined]
     families = mini.families()  # type: ignore[attr-defined]
-    assert max(len({*part.backbones} & {*names}) for names in families.values()) >= 5  # type: ignore[attr-defined]
+    assert max(len({*part.backbones} & {*names}) for names in families.values()) == 3  # type: ignore[attr-defined]
 
 
 # -- the test ----------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_measures_that_know_published_networks_alone_are_suspected(refuses: bool
 
 
 def test_a_suspect_is_marked_on_the_board() -> None:
-    path = Path(__file__).parent.parent / "leaderboards" / "records" / "nin-digits" / "path_norm.json"
+    path = Path(__file__).parent.parent / "leaderboards" / "records" / "nin-fashion" / "path_norm.json"
     record = read_record(path)
     good = Challenge(
         seed=1, networks=64, twins=80, published=0.1, fresh=0.12, allowed=0.2, p=0.3, suspect=False,

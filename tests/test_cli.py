@@ -188,7 +188,7 @@ WRONG = [
     (["run", "--measure", "params", "--set", "kappa=cohen"], "write TABLE.KEY=VALUE"),
     (["run", "--measure", "params", "--set", "testbed.kapa=cohen"], "did you mean 'testbed.kappa'"),
     (["run", "--measure", "params", "--set", "testbed.ssim=[2, 1.0]"], "an SSIM above 0 and at most 1"),
-    (["run", "--measure", "params", "--backbones", "mini-clip:rn5"], "did you mean 'mini-clip:rn"),
+    (["run", "--measure", "params", "--backbones", "mini-clip:short1"], "did you mean 'mini-clip:short"),
     (["run", "--measure", "params", "--dataset", "glyph"], "did you mean 'glyphs'"),
     (["run", "--measure", "params", "--dataset", "folder:absent"], "absent"),
     (["run", "--measure", "params", "--suite", "cifar100-clip"], "cifar100 is not on this machine"),

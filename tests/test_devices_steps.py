@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from test_degradations import METHODS, ON_TRIAL, scenes
+from test_degradations import METHODS, scenes
 from torch import Tensor
 
 from genbench.data.corruptions import CORRUPTIONS, corrupt
@@ -35,7 +35,7 @@ from genbench.population.step_types import Shape
 from genbench.suites import load_suite
 from genbench.testbed import ssim
 from genbench.testbed.cube_steps import CUBE_FILE, chosen_cube, cube
-from genbench.testbed.degradations import autoencoder, fgsm, narrowing_autoencoder
+from genbench.testbed.degradations import autoencoder, fgsm
 from genbench.testbed.degradations.calibrate import calibrate, degrade
 from genbench.testbed.judged import judge
 from genbench.testbed.step_types import CubeInputs
@@ -206,12 +206,10 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training of a few steps: what is tested is where it happens."""
     monkeypatch.setattr(fgsm, "_STEPS", 3)
     monkeypatch.setattr(autoencoder, "_PIXELS", 1)
-    monkeypatch.setattr(autoencoder, "BOTTLENECKS", ((4, 4), (16, 4)))
-    monkeypatch.setattr(narrowing_autoencoder, "_PIXELS", 1)
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("method", [*METHODS, ON_TRIAL])
+@pytest.mark.parametrize("method", METHODS)
 def test_degrading(method: str) -> None:
     images = scenes(20, 32, 3, seed=4)
     task = DegradationTask(images.images, images.labels, seed=5)
@@ -235,18 +233,17 @@ def test_degrading(method: str) -> None:
 
 def test_dials_follow_the_device(short: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fitted and turned on "meta", but for what needs values: JPEG, and fgsm's number of classes."""
-    for module in (autoencoder, fgsm):
-        monkeypatch.setattr(module, "remembering", lambda function: function)
+    monkeypatch.setattr(fgsm, "remembering", lambda function: function)
     scene = scenes(20, 32, 3, seed=4)
     task, rows = DegradationTask(scene.images, scene.labels), torch.arange(20)
     with computing_on("meta"):
         dials = [
             dial
-            for method in ("autoencoder", "autoencoder@2", "gaussian", "blur")
+            for method in ("autoencoder", "gaussian", "blur")
             for dial in load_registry().get("degradations", method).item.fit(task)
         ]
     dials.append(fgsm._dial(fgsm.Surrogate(3, 2, 4).to(META)))
-    assert len(dials) == 3 + 1 + 1 + 1 + 1
+    assert len(dials) == 1 + 1 + 1 + 1
     for dial in dials:
         assert {value.device for value in dial.tensors.values()} <= {META}
         turned = dial.turn(scene.images.to(META).float() / 255, 0.5, rows)

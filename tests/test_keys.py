@@ -16,15 +16,15 @@ from genbench.suites.evidence_packs import find_pack
 from genbench.suites.kind import kind_of
 
 KEYS = {
-    "mini": (164, "198d112c087915c24430b4645f312a2a47e6a0151580328813a9e03bfa61aacc"),
+    "mini": (360, "e9e920687028f4f4031517445f82ee0f69f43ee13be051c1666eab723ab06629"),
     "nin-digits": (309, "617a3cc8bdcb304bcf469db5ead0f0262bd079262ac76996652ebd78f802322e"),
     "domains": (74, "b9b2dbb5451143dc8c39f6a5d4b883259fbf117f85383ec493aaae83e73d7a3d"),
     "nin-glyphs": (99, "59316cfb0215e8b23d02fb50cafd96f510b453e4af0f7c0eb42b0a2af8f84578"),
 }
 """Suite to the number of its cells and the hash of their keys."""
 PACKED = {
-    "mini": (18, "1fbe5f097374e7616a9b51165b98f1b70da1a87e35d5c2424f8fd6a11e38d0a2"),
-    "nin-digits": (308, "7f1887625cee96ce9963c19fa2d3414b58c67d204bc41a9cae72e0d53f9ca283"),
+    "mini": (183, "b67355c30a53c22c2610e3470311aa8f64b250b3c5928617f7ec825619cc8bf9"),
+    "nin-fashion": (1406, "3371807b57a4bcce1f53d2265d15621b5149a6983c3ca869b6780e579a0e3dae"),
 }
 """The same with the evidence packs that ship."""
 

@@ -211,11 +211,11 @@ def moved(suite: str, by: float, *place: str) -> dict[str, Any]:
         ("mini", ["low"], 6e-3, False),
         ("mini", ["worst", "first", "certainty"], 4e-3, True),
         ("mini", ["worst", "first", "error_better"], 4e-3, False),
-        ("nin-digits", ["high"], -4e-3, True),
-        ("nin-digits", ["value"], 1e-8, False),
-        ("nin-digits", ["scores", "affine_oracle"], 5e-7, True),
-        ("nin-digits", ["scores", "affine_oracle"], 5e-6, False),
-        ("nin-digits", ["scores", "kendall"], 5e-7, False),
+        ("nin-fashion", ["high"], -4e-3, True),
+        ("nin-fashion", ["value"], 1e-8, False),
+        ("nin-fashion", ["scores", "affine_oracle"], 5e-7, True),
+        ("nin-fashion", ["scores", "affine_oracle"], 5e-6, False),
+        ("nin-fashion", ["scores", "kendall"], 5e-7, False),
     ],
 )
 def test_a_kind_says_how_far_its_numbers_may_move(

@@ -201,7 +201,7 @@ def test_a_path_norm_beyond_double_precision_is_computed_in_logarithms() -> None
         load_registry().measures["path_norm"].item(subject)
 
 
-@pytest.mark.parametrize("name", ["mini-clip:rn4", "mini-efficientnet:b0"])
+@pytest.mark.parametrize("name", ["mini-clip:short4", "mini-efficientnet:b0"])
 def test_path_norm_of_mini_networks_ignores_rescaling(name) -> None:
     """Scale a convolution up and the next down, with a positively homogeneous path between them."""
     model = mini(name)
@@ -249,7 +249,7 @@ def test_multiplied_activations_have_no_path_norm() -> None:
 @pytest.mark.parametrize(
     ("make", "where"),
     [
-        (lambda: mini("mini-clip:rn4"), "0.layer1"),
+        (lambda: mini("mini-clip:short4"), "0.layer1"),
         (lambda: mini("mini-clip-vit:w24"), "0.transformer.resblocks.0"),
         (lambda: mini("mini-efficientnet:b0"), "0.network._blocks.0"),
         (lambda: mini("mini-regnet:x1"), "0.s1"),

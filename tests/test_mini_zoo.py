@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 from torch.nn import functional as F
@@ -30,16 +29,14 @@ from genbench.zoo.mini.muon import Muon, orthogonal
 from genbench.zoo.mini.sizes import SIZES
 from genbench.zoo.mini.tokens import Tokenizer
 
-CLIP = [f"mini-clip:{size}" for size in ("rn4", "rn6", "rn8", "rn12", "rn16")]
-SHORT = [f"mini-clip:short{width}" for width in range(2, 10)]
-VIT = [f"mini-clip-vit:w{width}" for width in (24, 32, 40, 48, 64, 56, 80, 96)]
+CLIP = [f"mini-clip:short{width}" for width in range(2, 10)]
+VIT = [f"mini-clip-vit:w{width}" for width in (24, 32, 40, 48, 64, 56, 96)]
 EFFICIENTNET = [f"mini-efficientnet:b{k}" for k in range(8)]
-REGNET = [f"mini-regnet:x{k}" for k in range(1, 9)]
-WITH_TEXT = CLIP + SHORT + VIT
+REGNET = [f"mini-regnet:x{k}" for k in range(1, 7)]
+WITH_TEXT = CLIP + VIT
 ALL = WITH_TEXT + EFFICIENTNET + REGNET
 FAMILIES = {
     "clip": CLIP,
-    "short clip": SHORT,
     "vit": VIT,
     "efficientnet": EFFICIENTNET,
     "regnet": REGNET,
@@ -159,7 +156,7 @@ def test_the_towers_are_made_of_the_libraries_own_classes(loaded: dict[str, Load
     from open_clip.transformer import VisionTransformer
     from timm.models.regnet import RegNet
 
-    assert all(type(loaded[name].module) is ModifiedResNet for name in CLIP + SHORT)
+    assert all(type(loaded[name].module) is ModifiedResNet for name in CLIP)
     assert all(type(loaded[name].module) is VisionTransformer for name in VIT)
     assert all(type(loaded[name].module) is RegNet for name in REGNET)
     for name, depth in zip(EFFICIENTNET, DEPTH, strict=True):
@@ -173,16 +170,16 @@ def test_a_damaged_weights_file_is_named(tmp_path: Path) -> None:
         shutil.copy(path, tmp_path)
     request = BackboneRequest(weights=tmp_path)
     BY_NAME[CLIP[0]].load(request)
-    copy = tmp_path / "mini-clip-rn4.safetensors"
+    copy = tmp_path / "mini-clip-short2.safetensors"
     content = bytearray(copy.read_bytes())
     content[-5] ^= 1
     copy.write_bytes(content)
     with pytest.raises(UserError, match=r"is damaged.*genbench\.zoo\.mini\.pretrain") as caught:
         BY_NAME[CLIP[0]].load(request)
     assert str(copy) in str(caught.value)
-    card = tmp_path / "mini-clip-rn4.json"
+    card = tmp_path / "mini-clip-short2.json"
     card.write_text("{")
-    with pytest.raises(UserError, match=r"mini-clip-rn4\.json cannot be read"):
+    with pytest.raises(UserError, match=r"mini-clip-short2\.json cannot be read"):
         BY_NAME[CLIP[0]].load(request)
     card.unlink()
     found = BY_NAME[CLIP[0]].available(request)
@@ -194,7 +191,7 @@ def test_loading_leaves_the_global_random_state_alone() -> None:
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
-    for name in (CLIP[0], SHORT[0], VIT[0], EFFICIENTNET[0], REGNET[0]):
+    for name in (CLIP[0], VIT[0], EFFICIENTNET[0], REGNET[0]):
         BY_NAME[name].load(BackboneRequest())
     assert torch.equal(torch.rand(3), expected)
 
@@ -216,9 +213,8 @@ def test_names_become_unit_vectors_in_which_a_letter_counts_more_than_its_accent
         assert embeddings.shape == (3, loaded[name].feature_width)
         assert torch.allclose(embeddings.norm(dim=1), torch.ones(3), atol=1e-5)
         acute_grave, acute_omega = (embeddings[0] @ embeddings[1:].T).tolist()
-        assert acute_omega < acute_grave
         # Towers that were taught by another look at its stages more than at names, and may not tell accents.
-        assert acute_grave < 1 - 1e-4 or name not in CLIP
+        assert acute_omega < acute_grave
 
 
 def test_words_nobody_was_taught_are_left_out() -> None:
@@ -262,7 +258,7 @@ def test_every_parameter_has_one_optimizer(start: str) -> None:
     assert by_muon in ([], [[tower[0].weight]])
 
 
-@pytest.mark.parametrize("name", [SHORT[0], VIT[0], REGNET[0]])
+@pytest.mark.parametrize("name", [CLIP[0], VIT[0], REGNET[0]])
 def test_a_teacher_is_looked_at_and_not_trained(name: str, loaded: dict[str, LoadedBackbone]) -> None:
     teacher = loaded[REGNET[-1]].module
     before = {key: value.clone() for key, value in teacher.state_dict().items()}
@@ -280,7 +276,7 @@ def test_a_teacher_is_looked_at_and_not_trained(name: str, loaded: dict[str, Loa
     assert len(reached) == len(list(lesson.tower.parameters()))
 
 
-@pytest.mark.parametrize("name", [SHORT[0], VIT[0], EFFICIENTNET[0], REGNET[0]])
+@pytest.mark.parametrize("name", [CLIP[0], VIT[0], EFFICIENTNET[0], REGNET[0]])
 def test_the_pretraining_script_learns_and_repeats_itself(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,20 +313,10 @@ def test_the_pretraining_script_skips_what_is_there(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", [CLIP, EFFICIENTNET], ids=["clip", "efficientnet"])
-def test_a_linear_probe_on_clean_seen_classes_leaves_something_to_predict(
-    family: list[str], loaded: dict[str, LoadedBackbone], glyphs: ImageData
-) -> None:
-    errors = [_probe_error(loaded[name], glyphs) for name in family]
-    print({name: round(error, 4) for name, error in zip(family, errors, strict=True)})
-    assert all(0.03 <= error <= 0.45 for error in errors)
-    assert max(errors) - min(errors) >= 0.10
-    assert spearmanr([loaded[name].weight_count for name in family], errors).statistic <= -0.7
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", [SHORT, VIT, REGNET], ids=["short clip", "vit", "regnet"])
-def test_towers_of_the_second_edition_know_much_and_not_all(
+@pytest.mark.parametrize(
+    "family", [CLIP, VIT, EFFICIENTNET, REGNET], ids=["clip", "vit", "efficientnet", "regnet"]
+)
+def test_towers_know_much_and_not_all(
     family: list[str], loaded: dict[str, LoadedBackbone], glyphs: ImageData
 ) -> None:
     """The smallest, one between, the largest; random weights have a probe error of .98, of 50 classes."""
@@ -339,16 +325,13 @@ def test_towers_of_the_second_edition_know_much_and_not_all(
     assert all(0.01 <= error <= 0.45 for error in errors.values())
 
 
-@pytest.mark.parametrize("family", [CLIP, SHORT, VIT], ids=["clip", "short clip", "vit"])
+@pytest.mark.parametrize("family", [CLIP, VIT], ids=["clip", "vit"])
 def test_names_alone_classify_unseen_letters(
     family: list[str], loaded: dict[str, LoadedBackbone], glyphs: ImageData
 ) -> None:
-    """Larger ones do it better where all were trained alike, as in the first edition."""
     accuracies = [_text_accuracy(loaded[name], glyphs) for name in family]
     print({name: round(accuracy, 4) for name, accuracy in zip(family, accuracies, strict=True)})
     assert min(accuracies) >= 5 / 50
-    if family == CLIP:
-        assert spearmanr([loaded[name].weight_count for name in family], accuracies).statistic >= 0.7
 
 
 def test_names_of_other_letters_do_not_classify_unseen_letters(

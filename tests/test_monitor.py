@@ -240,8 +240,8 @@ def test_a_named_network_is_read(run) -> None:
     ("words", "said"),
     [
         (("timm:resnet18",), "needs a --dataset"),
-        (("mini-clip:rn5", "--dataset", "digits"), "did you mean 'mini-clip:rn"),
-        (("mini-clip:rn4", "--dataset", "digitz"), "did you mean 'digits'"),
+        (("mini-clip:short1", "--dataset", "digits"), "did you mean 'mini-clip:short"),
+        (("mini-clip:short4", "--dataset", "digitz"), "did you mean 'digits'"),
         (("net.py:build", "--dataset", "digits"), "brings its own data"),
     ],
 )

@@ -251,7 +251,7 @@ def test_a_folder_of_the_hub(server: Server, tmp_path: Path, monkeypatch: pytest
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, str]:
     """A suite without a pack beside it, its pack in another folder, and the pack's hash."""
-    suite = load_suite("nin-digits")
+    suite = load_suite("nin-fashion")
     pack = evidence_packs.find_pack(suite)
     assert pack is not None
     published = tmp_path / "published"
@@ -269,7 +269,7 @@ def test_a_suite_names_its_pack(elsewhere: tuple[Path, Path, str], run: Run) -> 
         file.write(f'\n[pack]\nurl = "{published.as_uri()}"\nsha256 = "{pinned}"\n')
     done = run("networks", "--suite", path, "--json")
     assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)) == 270
+    assert len(json.loads(done.stdout)) == 1280
     assert "fetching the evidence pack file://" in done.stderr
     shutil.rmtree(published)
     again = run("networks", "--suite", path, "--json")

@@ -151,8 +151,6 @@ class TestClip:
             "ViT-B-32",
             pytest.param("ViT-B-16", marks=pytest.mark.slow),
             pytest.param("RN50x16", marks=pytest.mark.slow),
-            pytest.param("ViT-L-14", marks=pytest.mark.slow),
-            pytest.param("RN50x64", marks=pytest.mark.slow),
         ],
     )
     def test_random_weights_from_a_local_file(self, size: str, folder: Path) -> None:

@@ -54,9 +54,7 @@ def make_record(name: str, values: Mapping[str, float | None], **about: Any) -> 
         "provenance": {
             "genbench": "0.1.0", "suite_sha256": file_hash(evidence.suite.path),
             "evidence": evidence.pack.version, "data_sha256": evidence.pack.manifest.data_hash,
-            "networks": {
-                s: networks[s].files["final.safetensors"].sha256 for s in evidence.suite.backbones
-            },
+            "networks": {s: networks[s].files["final.safetensors"].sha256 for s in evidence.networks},
             "packages": package_versions(),
             "platform": {
                 "system": "Linux", "machine": "x86_64", "libc": "", "python": "3.11", "processor": "",
@@ -68,12 +66,13 @@ def make_record(name: str, values: Mapping[str, float | None], **about: Any) -> 
             {
                 "subject": subject, "status": "not_applicable" if values[subject] is None else "ok",
                 "reason": "no value here" if values[subject] is None else "", "value": values[subject],
-                "detail": {}, "seconds": 0.5, "shared_seconds": 0.25, "peak_bytes": 1000, "seed": 1,
-                "key": SHA, "device": "cuda NVIDIA T4", "threads": 2,
+                "detail": {}, "seconds": 0.5, "shared_seconds": 0.25, "peak_bytes": 1000,
+                "device": "cuda NVIDIA T4", "threads": 2,
             }
-            for subject in evidence.suite.backbones
+            for subject in evidence.networks
         ],
-        "cost": {"seconds": 6.5, "shared_seconds": 3.25, "peak_bytes": 1000},
+        "keys": SHA,
+        "cost": {"seconds": 87.0, "shared_seconds": 43.5, "peak_bytes": 1000},
     }  # fmt: skip
     record["statuses"] = dict(Counter(reading["status"] for reading in record["readings"]))
     (scored,) = scored_records([record], evidence)
@@ -92,11 +91,12 @@ def scored_records(records: Sequence[dict[str, Any]], evidence: Evidence) -> lis
 
 
 def numbers(seed: int) -> dict[str, float | None]:
-    """Readings of 13 networks."""
+    """Readings of all networks."""
     import numpy as np
 
-    drawn = np.random.default_rng(seed).normal(size=13)
-    return dict(zip(shipped_evidence("mini").suite.backbones, map(float, drawn), strict=True))
+    networks = shipped_evidence("mini").networks
+    drawn = np.random.default_rng(seed).normal(size=len(networks))
+    return dict(zip(networks, map(float, drawn), strict=True))
 
 
 def write(folder: Path, record: Mapping[str, Any]) -> Path:
@@ -129,20 +129,24 @@ def test_the_schema_is_one_and_explains_itself(run) -> None:
 
 
 def test_a_sound_record_is_taken(record, evidence, tmp_path) -> None:
-    # Where a record says nothing of a sandbox, there was none.
-    wanted = {**record, "readings": [{"sandbox": "none", **one} for one in record["readings"]]}
-    assert msgspec.to_builtins(read_record(write(tmp_path, record), evidence)) == wanted
+    taken = msgspec.to_builtins(read_record(write(tmp_path, record), evidence))
+    unsaid = {"status": "ok", "reason": "", "detail": {}}
+    assert {**taken, "readings": [{**unsaid, **one} for one in taken["readings"]]} == record
 
 
-def test_a_record_older_than_devices_means_one_thread_of_the_cpu(record, evidence, tmp_path) -> None:
+def test_what_most_readings_have_goes_without_saying(record, evidence, tmp_path) -> None:
     (new,) = {(r.cost.device, r.cost.threads) for r in result_of(convert(record, Record)).outcomes.values()}
     assert new == ("cuda NVIDIA T4", 2)
     for reading in record["readings"]:
         del reading["device"], reading["threads"]
-    del record["provenance"]["platform"]["processor"]
     record["sha256"] = body_hash(record)
-    old = read_record(write(tmp_path, record), evidence)
-    assert {(reading.device, reading.threads) for reading in old.readings} == {("cpu", 1)}
+    read = read_record(write(tmp_path, record), evidence)
+    assert {(r.device, r.threads, r.sandbox, r.status) for r in read.readings} == {
+        ("cpu", 1, "landlock+seccomp", "ok")
+    }
+    assert set(msgspec.to_builtins(read)["readings"][0]) == {
+        "subject", "value", "seconds", "shared_seconds", "peak_bytes",
+    }  # fmt: skip
 
 
 def test_subsets_and_changed_suites_cannot_be_recorded(monkeypatch) -> None:
@@ -223,7 +227,7 @@ def each_reading(**fields: Any) -> Callable[[dict[str, Any]], None]:
         (rehashed("suite", "../../etc"), "does not match"),
         (rehashed("measure.name", "../../../evil"), "does not match"),
         (rehashed("measure.name", "other"), "not where it lies"),
-        (rehashed("statuses", {"ok": 12, "failed": 1}), "status counts"),
+        (rehashed("statuses", {"ok": 173, "failed": 1}), "status counts"),
         (rehashed("cost.seconds", 0.0), "cost"),
         (rehashed("plugin.kind", "built-in"), "genbench has none of that name"),
         (rehashed("measure.summary", "x" * 10_000), "is too long"),
@@ -296,3 +300,18 @@ def test_only_records_may_lie_among_records(record, tmp_path) -> None:
     (tmp_path / "mini" / "link.json").symlink_to(path)
     with pytest.raises(UserError, match="is a link"):
         record_files(tmp_path)
+
+
+def test_a_written_reading_says_no_more_than_it_must() -> None:
+    from genbench.engine.cells import Cost, Outcome, Status
+    from genbench.records.write import _reading
+
+    # Words as they come out of a file, equal to those of the format but not the same.
+    cost = Cost(1.23456789, 0.5, 7, device="".join("cpu"), sandbox="".join("landlock+seccomp"))
+    plain = msgspec.to_builtins(_reading("a", Outcome(Status.OK, result={"value": 2.0}, cost=cost)))
+    assert plain == {
+        "subject": "a", "value": 2.0, "seconds": 1.234568, "shared_seconds": 0.5, "peak_bytes": 7,
+    }  # fmt: skip
+    failed = msgspec.to_builtins(_reading("a", Outcome(Status.FAILED, reason="why")))
+    assert failed["sandbox"] == "none"
+    assert (failed["status"], failed["reason"]) == ("failed", "why")

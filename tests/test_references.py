@@ -26,7 +26,7 @@ from genbench.suites.suite import load_suite
 
 ROOT = Path(__file__).parent.parent
 BOARDS = ROOT / "leaderboards"
-SUITES = ["mini", "nin-digits"]
+SUITES = ["mini", "nin-fashion"]
 SHA = "0" * 64
 
 Change = Callable[[dict[str, Any]], object]
@@ -109,10 +109,12 @@ def test_measures_of_the_run_itself_are_left_out() -> None:
 
 
 def test_a_run_on_some_networks_gets_the_readings_of_those() -> None:
-    chosen = ["mini-clip:rn4", "mini-clip:rn16", "mini-clip:rn8"]
+    chosen = ["mini-clip:short4", "mini-clip:short9", "mini-clip:short6"]
     known = find_references(plan_of("mini", changes={"testbed.backbones": chosen}))
     assert known.keys() == board("mini").keys()
-    assert {network for one in known.values() for network in one.outcomes} == set(chosen)
+    assert {network for one in known.values() for network in one.outcomes} == {
+        f"{name}/a{k}" for name in chosen for k in range(1, 7)
+    }
 
 
 # -- what does not count -----------------------------------------------------------------------------
@@ -141,7 +143,7 @@ def test_a_stale_file_gives_no_rows_and_no_error(mini: Path, change: Change) -> 
         lambda document: document.update(unknown=1),
         lambda document: document.pop("measures"),
         of_measure("path_norm", values=[1.0]),
-        of_measure("path_norm", values=["one"] * 13),
+        of_measure("path_norm", values=["one"] * 174),
     ],
     ids=["a network less", "unknown field", "no measures", "too few values", "no numbers"],
 )

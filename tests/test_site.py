@@ -33,9 +33,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     for record in [*records(), make_record("path_norm", numbers(7), category="path", paper="001 (27)")]:
         write(folder / "records", record)
-    (folder / "records" / "nin-digits").mkdir()
+    (folder / "records" / "nin-fashion").mkdir()
     for record in population_records():
-        path = folder / "records" / "nin-digits" / f"{record['measure']['name']}.json"
+        path = folder / "records" / "nin-fashion" / f"{record['measure']['name']}.json"
         path.write_text(record_text(record), encoding="utf-8")
     build(Folders(folder, folder / "records", site=folder / "site"))
     return folder / "site"
@@ -134,7 +134,7 @@ def test_the_board_of_a_testbed_has_every_recorded_sign_error(site) -> None:
         for part in score["parts"]
     }
     assert shown == pytest.approx(recorded, abs=1e-4)
-    assert not [key for key in shown if key[3] == "clip_only" and key[1] != "mini-clip"]
+    assert not [key for key in shown if key[3] == "clip_only" and "clip" not in key[1]]
     for panel in data["panels"]:
         for statistic, share in panel["above"].items():
             part = (panel["title"].replace("-", "_"), statistic)
@@ -146,8 +146,8 @@ def test_the_front_page_shows_the_best_of_both_suites(site) -> None:
     text = (site / "index.html").read_text(encoding="utf-8")
     for link in (
         "mini/measures/first.html",
-        "nin-digits/measures/near_the_gap.html",
-        "nin-digits/evidence.html",
+        "nin-fashion/measures/near_the_gap.html",
+        "nin-fashion/evidence.html",
     ):
         assert f'href="{link}"' in text
     assert '<th scope="row">silent</th><td class="soft" data-value="">no score</td>' in text
@@ -156,8 +156,10 @@ def test_the_front_page_shows_the_best_of_both_suites(site) -> None:
 def test_the_site_is_small_and_plotly_is_in_it_once(site) -> None:
     files = [path for path in site.rglob("*") if path.is_file()]
     assert sum(p.stat().st_size for p in files if p.parent.name != "data") < SITE_LIMIT
-    populations = (site / "nin-digits" / "measures").iterdir()
-    assert max(path.stat().st_size for path in populations) < 16_000, "270 readings each, of some 86 measures"
+    populations = (site / "nin-fashion" / "measures").iterdir()
+    assert max(path.stat().st_size for path in populations) < 40_000, (
+        "1,280 readings each, of some 90 measures"
+    )
     plotly = [path for path in files if b"plotly.js (" in path.read_bytes()[:200]]
     assert [path.name for path in plotly] == ["plotly.min.js"]
     assert b"MIT license" in plotly[0].read_bytes()[:300]
@@ -312,7 +314,7 @@ def test_a_board_draws_every_sign_error(browser, site) -> None:
     text = browser.find_element("css selector", "[data-kind=errors]").get_attribute("textContent")
     assert all(f"{s} of error, mini-clip" in text for s in ("M", "SD", "P10"))
     assert "path_norm" in text
-    browser.get((site / "nin-digits" / "index.html").as_uri())
+    browser.get((site / "nin-fashion" / "index.html").as_uri())
     assert not browser.find_elements("css selector", ".plot")
 
 
@@ -333,9 +335,9 @@ def test_a_suite_page(browser, site) -> None:
     browser.get((site / "mini" / "index.html").as_uri())
     browser.find_element("partial link text", "judged against").click()
     plots = browser.find_elements("css selector", ".plot")
-    assert [plot.get_attribute("data-kind") for plot in plots] == ["marginals", "heatmaps"] * 2
+    assert [plot.get_attribute("data-kind") for plot in plots] == ["marginals", "heatmaps"] * 4
     assert all(plot.find_elements("css selector", ".main-svg") for plot in plots)
-    assert len(browser.find_elements("css selector", "[data-from=family-1] .heatmaplayer image")) == 5
+    assert len(browser.find_elements("css selector", "[data-from=family-1] .heatmaplayer image")) == 8
     Select(browser.find_element("id", "family-1-statistic")).select_by_visible_text("kappa, M")
     bar = browser.find_element("css selector", "[data-kind=heatmaps][data-from=family-1]")
     assert "kappa, M" in bar.get_attribute("textContent")
@@ -348,7 +350,7 @@ def test_a_testbeds_heat_maps_are_tables_too(browser, site) -> None:
     browser.get((site / "mini" / "evidence.html").as_uri())
     Select(browser.find_element("id", "family-1-statistic")).select_by_visible_text("kappa, SD")
     tables = browser.find_elements("css selector", "[data-table=heatmaps][data-from=family-1] table")
-    assert len(tables) == 5, "one per model"
+    assert len(tables) == 8, "one per model"
     shown_numbers = tables[0].find_elements("css selector", "td")
     data = browser.execute_script("return JSON.parse(document.getElementById('family-1').textContent)")
     texts = [float(cell.get_attribute("textContent")) for cell in shown_numbers]
@@ -365,7 +367,7 @@ def place_of(browser: Any, label: str) -> int:
 
 
 def test_a_populations_board_sorts_by_any_score(browser, site) -> None:
-    browser.get((site / "nin-digits" / "index.html").as_uri())
+    browser.get((site / "nin-fashion" / "index.html").as_uri())
     assert shown(browser)[0] == "near_the_gap"
     assert shown(browser)[-1] == "silent"
     place = place_of(browser, "Ψ OOD")
@@ -377,11 +379,11 @@ def test_a_populations_board_sorts_by_any_score(browser, site) -> None:
         assert len(values) == 3
         assert values == sorted(values, reverse=descending)
         assert shown(browser)[-1] == "silent", "what has no value is last either way"
-    assert column(browser, place_of(browser, "readings"))[-1] == "0 of 270"
+    assert column(browser, place_of(browser, "readings"))[-1] == "0 of 1280"
 
 
 def test_a_populations_board_hides_a_score_and_explains_its_columns(browser, site) -> None:
-    browser.get((site / "nin-digits" / "index.html").as_uri())
+    browser.get((site / "nin-fashion" / "index.html").as_uri())
     place = place_of(browser, "PGDL")
     cell = browser.find_element("css selector", f"table.board tbody td:nth-child({place})")
     assert cell.is_displayed()
@@ -398,7 +400,7 @@ def test_a_populations_board_hides_a_score_and_explains_its_columns(browser, sit
 def test_the_headings_of_a_long_board_stay_in_view(browser, site, width, moves) -> None:
     browser.set_window_size(width, 500)
     try:
-        browser.get((site / "nin-digits" / "index.html").as_uri())
+        browser.get((site / "nin-fashion" / "index.html").as_uri())
         # A few rows are not long; copies are.
         browser.execute_script(
             "const body = document.querySelector('.board tbody');"
@@ -430,7 +432,7 @@ def test_rows_of_the_front_page_have_one_height_on_a_phone(browser, site) -> Non
 def test_a_populations_measure_page(browser, site) -> None:
     from selenium.webdriver.support.select import Select
 
-    browser.get((site / "nin-digits" / "index.html").as_uri())
+    browser.get((site / "nin-fashion" / "index.html").as_uri())
     browser.find_element("link text", "near_the_gap").click()
     scatter = browser.find_element("css selector", "[data-kind=gaps]")
     colours = lambda: {  # noqa: E731
@@ -438,69 +440,72 @@ def test_a_populations_measure_page(browser, site) -> None:
     }
     networks = population_evidence().rows.values()
     assert len(scatter.find_elements("css selector", ".points path")) == len(networks)
-    assert "train_size 64" in scatter.text
+    assert "train_size 96" in scatter.text
     two = colours()
     Select(browser.find_element("id", "colour")).select_by_visible_text("width")
-    assert "width 32" in scatter.text
+    assert "width 14" in scatter.text
     assert len(colours()) == len(two) + 1
     Select(browser.find_element("id", "colour")).select_by_visible_text("none")
     assert "width" not in scatter.text
     lines = browser.find_element("css selector", "[data-kind=environments]")
-    assert len(lines.find_elements("css selector", ".scatterlayer .js-line")) == 4 + 1
+    assert len(lines.find_elements("css selector", ".scatterlayer .js-line")) == 8 + 1
     assert all(word in lines.text for word in ("all", "mean", "90th percentile", "max", "learning_rate"))
     text = browser.find_element("tag name", "main").text
-    assert "leaderboards/records/nin-digits/near_the_gap.json" in text
-    assert "genbench reproduce leaderboards/nin-digits.json#near_the_gap" in text
+    assert "leaderboards/records/nin-fashion/near_the_gap.json" in text
+    assert "genbench reproduce leaderboards/nin-fashion.json#near_the_gap" in text
     assert "In search of robust measures" in text
     rows = browser.find_elements("css selector", "[data-table=combinations] tbody tr")
-    assert len(rows) == 54
+    assert len(rows) == 128
     # The 27th combination: what the page averages is what the evidence says.
-    point = {"hp.train_size": 64, "hp.depth": 3, "hp.width": 32, "hp.learning_rate": 0.15}
+    suite = population_evidence().suite
+    settings = [name for name in suite.varied if name != "seed"]
+    combos = list(dict.fromkeys(tuple(point[name] for name in settings) for point in suite.points()))
+    point = {f"hp.{name}": value for name, value in zip(settings, combos[26], strict=True)}
     gaps = [n["gap"] for n in networks if n["converged"] and point.items() <= n.items()]
     cells = [cell.get_attribute("textContent") for cell in rows[26].find_elements("css selector", "th, td")]
-    assert cells[:5] == ["64", "3", "32", "0.15", str(len(gaps))]
+    assert [float(cell) for cell in cells[:9]] == [*combos[26], len(gaps)]
     assert float(cells[-1]) == pytest.approx(sum(gaps) / len(gaps), abs=6e-4)
 
 
 def test_a_populations_measures_without_all_values(browser, site) -> None:
-    browser.get((site / "nin-digits" / "measures" / "hostile.html").as_uri())
-    assert browser.title == "hostile on nin-digits · genbench leaderboards"
+    browser.get((site / "nin-fashion" / "measures" / "hostile.html").as_uri())
+    assert browser.title == "hostile on nin-fashion · genbench leaderboards"
     text = browser.find_element("tag name", "main").text
-    assert "180 of 270 networks have a value" in text
-    assert '90 not applicable: <script>document.title = "owned"</script>' in text
-    assert len(browser.find_elements("css selector", "[data-kind=gaps] .points path")) == 180
+    assert "960 of 1280 networks have a value" in text
+    assert '320 not applicable: <script>document.title = "owned"</script>' in text
+    assert len(browser.find_elements("css selector", "[data-kind=gaps] .points path")) == 960
     assert "Where it fails" in text
     assert browser.find_elements("css selector", "[aria-label='Worst environments'] tbody tr")
-    browser.get((site / "nin-digits" / "measures" / "silent.html").as_uri())
+    browser.get((site / "nin-fashion" / "measures" / "silent.html").as_uri())
     text = browser.find_element("tag name", "main").text
     assert "No score" in text
-    assert "0 of 270 networks have a value" in text
+    assert "0 of 1280 networks have a value" in text
     assert not browser.find_elements("css selector", ".plot")
 
 
 def test_a_populations_evidence_page(browser, site) -> None:
     from selenium.webdriver.support.select import Select
 
-    browser.get((site / "nin-digits" / "index.html").as_uri())
+    browser.get((site / "nin-fashion" / "index.html").as_uri())
     browser.find_element("partial link text", "judged against").click()
     plots = browser.find_elements("css selector", ".plot")
     assert [plot.get_attribute("data-kind") for plot in plots] == ["boxes", "shift", "severities"]
     boxes, shift, severities = plots
-    assert len(boxes.find_elements("css selector", ".boxlayer .trace")) == 2
-    Select(browser.find_element("id", "hyperparameter")).select_by_visible_text("depth")
     assert len(boxes.find_elements("css selector", ".boxlayer .trace")) == 3
-    assert "depth" in boxes.text
-    Select(browser.find_element("id", "shift")).select_by_visible_text("motion blur")
-    assert "OOD gap, motion blur" in shift.text
+    Select(browser.find_element("id", "hyperparameter")).select_by_visible_text("width")
+    assert len(boxes.find_elements("css selector", ".boxlayer .trace")) == 4
+    assert "width" in boxes.text
+    Select(browser.find_element("id", "shift")).select_by_visible_text("fog")
+    assert "OOD gap, fog" in shift.text
     assert severities.find_elements("css selector", ".heatmaplayer image")
     text = browser.find_element("tag name", "main").text
-    assert "genbench pack verify --suite nin-digits" in text
+    assert "genbench pack verify --suite nin-fashion" in text
     networks = [found for found in population_evidence().found.values() if found["converged"]]
-    accuracy = fmean(found["shifted_accuracy"]["fog.3"] for found in networks)
+    accuracy = fmean(found["shifted_accuracy"]["fog.4"] for found in networks)
     table = browser.find_element("css selector", "[aria-label='Accuracy on corrupted images'] table")
     assert f"{accuracy:.3f}" in table.text
     assert (
-        len(browser.find_elements("css selector", "[aria-label='Gap of every combination'] tbody tr")) == 54
+        len(browser.find_elements("css selector", "[aria-label='Gap of every combination'] tbody tr")) == 128
     )
 
 
@@ -509,7 +514,7 @@ def test_a_populations_figures_follow_the_theme(browser, site) -> None:
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "light"}]}
     )
     for page in ("measures/near_the_gap.html", "evidence.html"):
-        browser.get((site / "nin-digits" / page).as_uri())
+        browser.get((site / "nin-fashion" / page).as_uri())
         browser.find_element("id", "theme").click()
         for title in browser.find_elements("css selector", ".plot .xtitle"):
             assert "223, 229, 236" in title.value_of_css_property("fill")
@@ -560,7 +565,7 @@ def test_it_works_from_a_host_too(browser, site) -> None:
     handler.log_message = lambda *_: None  # type: ignore[attr-defined]
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        for page in ("mini/measures/path_norm.html", "nin-digits/measures/near_the_gap.html"):
+        for page in ("mini/measures/path_norm.html", "nin-fashion/measures/near_the_gap.html"):
             browser.get(f"http://127.0.0.1:{server.server_port}/{page}")
             # Files come one by one from a host: figures are drawn when the last of them is there.
             WebDriverWait(browser, 30).until(

@@ -66,7 +66,7 @@ def quick_suite(**changes: object) -> TestbedSuite:
         ({"testbed.zero_shot": [5, 10]}, "testbed.zero_shot must contain 0"),
         ({"testbed.zero_shot": [0, 99]}, "asks for 99 unseen classes, but data.unseen = 10"),
         ({"testbed.backbones": []}, "the name of a backbone"),
-        ({"testbed.backbones": ["mini-clip:rn5"]}, "did you mean 'mini-clip:rn"),
+        ({"testbed.backbones": ["mini-clip:short1"]}, "did you mean 'mini-clip:short"),
         ({"testbed.degradation": "gausian"}, "did you mean 'gaussian'"),
         ({"testbed.unseen_head": "text"}, "needs a text tower, which mini-efficientnet does not have"),
         ({"data.seen": 1}, "data.seen = 1, expected an integer of at least 2"),

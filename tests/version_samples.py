@@ -55,8 +55,8 @@ _RUNS: dict[str, tuple[str, ...]] = {
         "testbed.zero_shot=[0, 4]", "testbed.ssim=[0.8, 1.0]", "adapt.epochs=1",
     ),
     # Adaptations: shares of the images, wrong labels, shifts, an end at a given loss.
-    "mini-second": (
-        "--suite=mini-second", "--backbones=mini-efficientnet:b0,mini-efficientnet:b1", "--measure=params",
+    "mini": (
+        "--suite=mini", "--backbones=mini-efficientnet:b0,mini-efficientnet:b1", "--measure=params",
         "data.seen=4", "data.unseen=4", "data.train_per_class=12", "data.heldout_per_class=6",
         "testbed.zero_shot=[0, 4]", "testbed.ssim=[0.8, 1.0]", "testbed.degradation=gaussian",
         'testbed.adaptations=["a1", "a3"]', "adapt.batch_size=16", "adapt.stop_loss=0.5",

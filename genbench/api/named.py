@@ -32,7 +32,7 @@ _BATCH = 64
 def named_subject(backbone: str, dataset: str, *, images: int | None = None) -> Subject:
     """A registered backbone with a linear head for the classes of a registered data set.
 
-        genbench.api.named.named_subject("mini-clip:rn4", "digits")
+        genbench.api.named.named_subject("mini-clip:short4", "digits")
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ def read(
 ) -> Reading:
     """Read `measure` off `subject` in this process; whatever it raises comes through.
 
-    A subject of a suite (`genbench.load_suite("mini").subject("mini-clip:rn4")`) gives the value that
+    A subject of a suite (`genbench.load_suite("mini").subject("mini-clip:short4/a1")`) gives the value that
     `genbench.run` gives, to the bit on the CPU: the same seed, one thread, the same state of torch.
 
     >>> import genbench, torch

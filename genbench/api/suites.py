@@ -41,7 +41,7 @@ def load_suite(
     >>> import genbench
     >>> suite = genbench.load_suite("mini")
     >>> len(suite), suite.names[0]
-    (13, 'mini-clip:rn4')
+    (174, 'mini-clip:short2/a1')
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ class LoadedSuite:
         return self._subjects[name]
 
     def find(self, network: str) -> str:
-        """A network by its name, or by the end of it that only one has: "rn4"."""
+        """A network by its name, or by the end of it that only one has: "short4/a1"."""
         if network in self.names:
             return network
         ends = [name for name in self.names if name.endswith((f":{network}", f"/{network}"))]

@@ -160,24 +160,40 @@ def _shown(key: str, value: Any) -> str:
     help="Empty measures of each kind, synthetic ones, and pairs of them for each difference.",
 )  # fmt: skip
 @_permutations_option
+@click.option(
+    "--records", type=click.Path(path_type=Path),
+    help="Keep it in this folder, from which the suite's board takes it: leaderboards/calibrations.",
+)  # fmt: skip
 @store_option
 @execution_options
 @common_options
 def calibrate(
-    choice: SuiteChoice, measures: int, permutations: int, store: Path, execution: Execution, as_json: bool
+    choice: SuiteChoice,
+    measures: int,
+    permutations: int,
+    records: Path | None,
+    store: Path,
+    execution: Execution,
+    as_json: bool,
 ) -> None:
     """Test the answers of a suite with measures that say nothing, or a known amount.
 
     How many empty measures pass a question that they must fail, how often 95 % intervals hold the sign-error
     that they should, and how small a difference of two sign-errors is told apart four times in five.
     """
+    from genbench.leaderboard.calibrations import pack_of, write_calibration
     from genbench.scoring.calibrate import calibrate as calibrate_networks
     from genbench.scoring.questions import QUESTIONS
 
     evidence = _evidence(choice, as_json, store, execution)
+    if records is not None:
+        pack_of(evidence)
     found = calibrate_networks(
         evidence.known_networks(), measures, permutations=permutations, seed=evidence.suite.bootstrap_seed
     )
+    if records is not None:
+        path = write_calibration(records, evidence, found, measures=measures, permutations=permutations)
+        click.echo(f"written: {path}", err=True)
     if as_json:
         print_json({"suite": evidence.suite.name, "measures": measures, **to_builtins(found)})
         return

@@ -197,7 +197,7 @@ def pending(plugins: Path, records: Path | None, to: Path, as_json: bool) -> Non
 
 @leaderboard.command()
 @click.option("--measure", "-m", required=True, metavar="NAME|FILE.py[:FUNCTION]", help="What to challenge.")
-@click.option("--suite", "-s", default="nin-digits", show_default=True, help="Of whose networks.")
+@click.option("--suite", "-s", default="nin-fashion", show_default=True, help="Of whose networks.")
 @click.option("--networks", type=click.IntRange(min=2), metavar="N", help="About as many fresh ones.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of all that is drawn.  [default: drawn]")
 @click.option(

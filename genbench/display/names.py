@@ -27,5 +27,5 @@ def short_count(count: float) -> str:
 
 
 def short_name(model: str) -> str:
-    """A backbone's name without its family: "mini-clip:rn4" as "rn4"."""
+    """A backbone's name without its family: "mini-clip:short4" as "short4"."""
     return model.rpartition(":")[2]

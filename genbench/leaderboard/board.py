@@ -14,11 +14,13 @@ from genbench._version import __version__
 from genbench.audit.records import read_audits
 from genbench.audit.report import MeasureAudit
 from genbench.challenge.execute import Challenge
+from genbench.leaderboard.calibrations import BoardCalibration, read_calibration
 from genbench.leaderboard.trust import Trust, read_challenged, read_checked, read_recomputed, trust_of
 from genbench.plugin.registry import BUILT_IN
 from genbench.records.record import Record, RecordedCost
 from genbench.records.validate import judged_records, record_files
 from genbench.scoring.board_baselines import Baseline
+from genbench.scoring.calibrate import Calibration
 from genbench.scoring.claims import Claims
 from genbench.scoring.verdicts import Answer, MeasureVerdict
 from genbench.suites.claims import find_claims
@@ -90,6 +92,8 @@ class Board:
     rows: Sequence[Row]
     pages: Pages
     claims: Claims | None = None
+    calibration: BoardCalibration | None = None
+    """Whether the claims can be trusted."""
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -114,6 +118,7 @@ def read_boards(
     *,
     spot_checks: int | None = None,
     audits: Path | None = None,
+    calibrations: Path | None = None,
 ) -> list[Board]:
     """A board for every suite with records, or for one suite; every record is validated."""
     audited = {} if audits is None else read_audits(audits)
@@ -128,7 +133,8 @@ def read_boards(
         trusts = [trust_of(record, trusted, conformance, challenged) for record in found.records]
         judged = replace(found.judged, claims=find_claims(evidence, found.judged.results))
         rows = [_with_audit(row, audited) for row in _rows(found.records, judged, trusts)]
-        boards.append(Board(evidence, rows, evidence.pages(judged), judged.claims))
+        calibration = None if calibrations is None else read_calibration(calibrations, evidence)
+        boards.append(Board(evidence, rows, evidence.pages(judged), judged.claims, calibration))
     return boards
 
 
@@ -239,6 +245,8 @@ class BoardDocument(Struct, frozen=True, kw_only=True):
     cannot_ask: dict[str, str] | UnsetType = UNSET
     """Where the suite says what can be asked; so with `baselines`."""
     baselines: dict[str, Baseline] | UnsetType = UNSET
+    calibration: Calibration | UnsetType = UNSET
+    """Where the suite was calibrated."""
     rows: list[RowDocument]
 
 
@@ -254,6 +262,7 @@ def board_document(board: Board) -> BoardDocument:
         baselines=UNSET
         if claims is None
         else {name: _rounded_baseline(one) for name, one in claims.baselines.items()},
+        calibration=UNSET if board.calibration is None else board.calibration.found,
         rows=[_row_document(row, evidence) for row in board.rows],
     )
 

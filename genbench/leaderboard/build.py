@@ -45,13 +45,24 @@ class Folders:
         return self.boards / "audits"
 
     @property
+    def calibrations(self) -> Path:
+        """What `genbench calibrate --records` wrote."""
+        return self.boards / "calibrations"
+
+    @property
     def trust(self) -> Path:
         """What was verified; beside the records' boards."""
         return self.boards / "trust"
 
 
 def _read(folders: Folders, spot_checks: int | None = None) -> list[Board]:
-    boards = read_boards(folders.records, folders.trust, spot_checks=spot_checks, audits=folders.audits)
+    boards = read_boards(
+        folders.records,
+        folders.trust,
+        spot_checks=spot_checks,
+        audits=folders.audits,
+        calibrations=folders.calibrations,
+    )
     if not boards:
         raise UserError(f"{folders.records} holds no records; `genbench run --records DIR` writes them")
     return boards

@@ -34,6 +34,7 @@ def markdown(board: Board) -> str:
         *evidence.meaning,
         "A rank is one more than the number of measures that are surely better. Baselines are in italics.",
         *_claimed(board),
+        *([] if board.calibration is None else [f"Calibration: {board.calibration.sentence}"]),
         *(["Survives: stressors of the audit under which it is robust (audits.md)."] if audited else []),
         "Made by `genbench leaderboard build`; do not edit.",
         "",

@@ -117,6 +117,7 @@ def _board(board: Board) -> SiteBoard:
         band=None if board.claims is None else board.claims.band,
         questions=[] if board.claims is None else question_titles(board.claims),
         baselines={} if board.claims is None else board.claims.baselines,
+        calibration=board.calibration,
         downloads=sorted(["json", "md", *board.pages.board_files()]),
     )
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from genbench.display.papers import Paper
 from genbench.display.question_marks import Mark
+from genbench.leaderboard.calibrations import BoardCalibration
 from genbench.records.record import About
 from genbench.scoring.board_baselines import Baseline
 from genbench.suites.evidence import ScoreColumn
@@ -118,6 +119,7 @@ class SiteBoard(Struct, frozen=True, kw_only=True):
     band: tuple[float, float] | None
     questions: list[tuple[str, str]]
     baselines: Mapping[str, Baseline]
+    calibration: BoardCalibration | None
     downloads: list[str]
     """Endings of the board's files."""
 

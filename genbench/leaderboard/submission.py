@@ -43,7 +43,7 @@ from genbench.records.provenance import plugin_record
 from genbench.records.record import Record
 from genbench.records.results import about
 from genbench.records.validate import read_record, read_records, record_files
-from genbench.records.write import record_text, write_records
+from genbench.records.write import keys_hash, record_text, write_records
 from genbench.report.progress import cell_progress, make_progress
 from genbench.runs.execute import RunOptions, execute, workers_of
 from genbench.runs.plan import Plan, make_plan
@@ -209,8 +209,7 @@ def _problems(record: Record, own: Entry[Measure], tree: PluginTree, evidence: E
     if record.evidence != pack.hash:
         yield f"was made with other evidence than {pack.version}, which ships"
     plan = make_plan(evidence.suite, [own], pack=pack)
-    keys = {subject: (cell.key, cell.inputs["seed"]) for (_, subject), cell in plan.readings.items()}
-    if {one.subject: (one.key, one.seed) for one in record.readings} != keys:
+    if record.keys != keys_hash(plan, own.item.name):
         yield "has keys that this source and this evidence do not give: nobody has run it"
     if not record.sealed:
         yield "has readings that were not taken in a sandbox"

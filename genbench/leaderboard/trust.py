@@ -138,8 +138,8 @@ def write_trust(folder: Path, name: str, entries: Mapping[str, Entry]) -> None:
 
 def verifiable(record: Record) -> str:
     """Hash of what can be verified: the measure's code and its readings; not what they cost, or when."""
-    readings = [[r.subject, r.key, str(r.status), r.value] for r in record.readings]
-    return text_hash(canonical_json([record.measure.version, record.plugin.sha256, readings]))
+    readings = [[r.subject, str(r.status), r.value] for r in record.readings]
+    return text_hash(canonical_json([record.measure.version, record.plugin.sha256, record.keys, readings]))
 
 
 def code_hash(record: Record) -> str:

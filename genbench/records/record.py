@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from genbench.engine.cells import Status
 from genbench.packs.record_types import Count, RecordPart, Seconds, Sha256, Text
@@ -20,7 +20,7 @@ __all__ = [
     "RecordedCost",
 ]
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 """Version of the format; a record of another version is refused."""
 
 MEASURE_NAME = "^[a-z_][a-z0-9_]{0,79}$"
@@ -97,28 +97,27 @@ class Provenance(RecordPart, frozen=True):
     command: Annotated[str, Meta(max_length=1000)]
 
 
-class Reading(RecordPart, frozen=True):
-    """The measure on one network."""
+class Reading(RecordPart, frozen=True, kw_only=True, omit_defaults=True):
+    """The measure on one network. What most readings have goes without saying: a board has 100,000."""
 
     subject: Text
-    status: Status
-    reason: Annotated[str, Meta(max_length=10_000)]
-    value: float | None
-    detail: Annotated[dict[str, Any], Meta(description="Standard error, samples, layers.")]
+    status: Status = Status.OK
+    reason: Annotated[str, Meta(max_length=10_000)] = ""
+    value: float | None = None
+    detail: Annotated[dict[str, Any], Meta(description="Standard error, samples, layers.")] = field(
+        default_factory=dict
+    )
     seconds: Annotated[Seconds, Meta(description="The measure's own time.")]
     shared_seconds: Annotated[Seconds, Meta(description="Time of the shared parts it used.")]
     peak_bytes: Count
-    seed: Count
-    key: Annotated[Sha256, Meta(description="Hash of all that determines the reading.")]
     device: Annotated[
-        str,
-        Meta(pattern=DEVICE, max_length=200, description="Its type and, of a GPU, its name; older: the CPU."),
+        str, Meta(pattern=DEVICE, max_length=200, description="Its type and, of a GPU, its name.")
     ] = "cpu"
-    threads: Annotated[int, Meta(ge=1, le=4096, description="Of torch; older records: one.")] = 1
+    threads: Annotated[int, Meta(ge=1, le=4096, description="Of torch.")] = 1
     sandbox: Annotated[
         Literal["none", "landlock+seccomp"],
-        Meta(description="What kept the measure from all but its network; older records: nothing."),
-    ] = "none"
+        Meta(description="What kept the measure from all but its network."),
+    ] = "landlock+seccomp"
 
 
 class RecordedCost(RecordPart, frozen=True):
@@ -132,7 +131,7 @@ class RecordedCost(RecordPart, frozen=True):
 class Record(RecordPart, frozen=True):
     """The readings and scores of one measure on one suite. Lies in records/<suite>/<measure>.json."""
 
-    schema: Annotated[Literal[2], Meta(description="Version of this format.")]
+    schema: Annotated[Literal[3], Meta(description="Version of this format.")]
     suite: Annotated[str, Meta(pattern=SUITE_NAME, description="Name of the suite.")]
     evidence: Annotated[
         Sha256 | None,
@@ -145,6 +144,9 @@ class Record(RecordPart, frozen=True):
     readings: Annotated[
         list[Reading],
         Meta(description="One per network of the suite, in its order.", max_length=100_000),
+    ]
+    keys: Annotated[
+        Sha256, Meta(description="Hash of the keys of all readings, each of all that determines one.")
     ]
     statuses: Annotated[dict[str, Count], Meta(description="Status to number of readings.", max_length=5000)]
     cost: Annotated[RecordedCost, Meta(description="Of all readings: sums of seconds, the largest memory.")]

@@ -26,7 +26,13 @@ from genbench.suites.kind import kind_of
 from genbench.suites.result import MeasureResult
 from genbench.suites.suite import Suite
 
-__all__ = ["body_hash", "record_text", "require_recordable", "write_records"]
+__all__ = ["body_hash", "keys_hash", "record_text", "require_recordable", "write_records"]
+
+
+_DECIMALS = 6
+"""Of seconds: microseconds."""
+_DIGITS = 6
+"""Of details, which nothing is computed from."""
 
 
 def require_recordable(suite: Suite) -> None:
@@ -84,7 +90,8 @@ def body_hash(record: RecordValues) -> str:
 
 
 def _record(plan: Plan, entry: Entry[Any], measure: MeasureResult) -> Record:
-    kind, pack, outcomes = kind_of(plan.suite), plan.evidence.pack, measure.outcomes.values()
+    kind, pack = kind_of(plan.suite), plan.evidence.pack
+    readings = [_reading(*found) for found in measure.outcomes.items()]
     record = Record(
         schema=SCHEMA,
         suite=plan.suite.name,
@@ -93,12 +100,13 @@ def _record(plan: Plan, entry: Entry[Any], measure: MeasureResult) -> Record:
         measure=about(measure.measure),
         plugin=plugin_record(entry),
         provenance=provenance(plan, measure.name),
-        readings=[_reading(plan, measure.name, *found) for found in measure.outcomes.items()],
-        statuses=dict(Counter(str(outcome.status) for outcome in outcomes)),
+        readings=readings,
+        keys=keys_hash(plan, measure.name),
+        statuses=dict(Counter(str(reading.status) for reading in readings)),
         cost=RecordedCost(
-            seconds=sum(outcome.cost.seconds for outcome in outcomes),
-            shared_seconds=sum(outcome.cost.shared_seconds for outcome in outcomes),
-            peak_bytes=max((outcome.cost.peak_bytes for outcome in outcomes), default=0),
+            seconds=sum(reading.seconds for reading in readings),
+            shared_seconds=sum(reading.shared_seconds for reading in readings),
+            peak_bytes=max((reading.peak_bytes for reading in readings), default=0),
         ),
         sign_error=None if measure.score is None else to_builtins(kind.recorded(measure.score)),
         sha256="",
@@ -106,20 +114,34 @@ def _record(plan: Plan, entry: Entry[Any], measure: MeasureResult) -> Record:
     return structs.replace(record, sha256=body_hash(to_builtins(record)))
 
 
-def _reading(plan: Plan, measure: str, network: str, outcome: Outcome) -> Reading:
-    cell = plan.readings[measure, network]
-    return Reading(
-        subject=network,
-        status=outcome.status,
-        reason=outcome.reason,
-        value=outcome.value,
-        detail=dict(outcome.detail),
-        seconds=outcome.cost.seconds,
-        shared_seconds=outcome.cost.shared_seconds,
-        peak_bytes=outcome.cost.peak_bytes,
-        seed=cell.inputs["seed"],
-        key=cell.key,
-        device=outcome.cost.device,
-        threads=outcome.cost.threads,
-        sandbox="none" if outcome.cost.sandbox == "none" else "landlock+seccomp",
-    )
+def keys_hash(plan: Plan, measure: str) -> str:
+    """Hash of the keys of a measure's readings, which nobody can say who has not its source and evidence."""
+    keys = {network: cell.key for (name, network), cell in plan.readings.items() if name == measure}
+    return text_hash(canonical_json(keys))
+
+
+def _reading(network: str, outcome: Outcome) -> Reading:
+    said: dict[str, Any] = {
+        "subject": network,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "value": outcome.value,
+        "detail": _rounded(outcome.detail),
+        "seconds": round(outcome.cost.seconds, _DECIMALS),
+        "shared_seconds": round(outcome.cost.shared_seconds, _DECIMALS),
+        "peak_bytes": outcome.cost.peak_bytes,
+        "device": outcome.cost.device,
+        "threads": outcome.cost.threads,
+        "sandbox": "none" if outcome.cost.sandbox == "none" else "landlock+seccomp",
+    }
+    # msgspec leaves out what is the default itself, not what is merely equal to it.
+    unsaid = {field.name: field.default for field in structs.fields(Reading)}
+    return Reading(**{name: value for name, value in said.items() if value != unsaid[name]})
+
+
+def _rounded(detail: Any) -> Any:
+    if isinstance(detail, Mapping):
+        return {name: _rounded(part) for name, part in detail.items()}
+    if isinstance(detail, (list, tuple)):
+        return [_rounded(part) for part in detail]
+    return float(f"{detail:.{_DIGITS}g}") if isinstance(detail, float) else detail

@@ -12,6 +12,7 @@ import numpy as np
 
 from genbench.errors import UserError
 from genbench.scoring.affine import affine_oracle
+from genbench.scoring.blas import one_blas_thread
 from genbench.scoring.bootstrap import RESAMPLES
 from genbench.scoring.independence import conditional_independence
 from genbench.scoring.kendall import granulated_kendall
@@ -102,6 +103,7 @@ class TableScores:
         )
 
 
+@one_blas_thread
 def score_table(
     networks: NetworkTable,
     scores: Sequence[str] = (),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from genbench.scoring.blas import one_blas_thread
 from genbench.scoring.bootstrap import RESAMPLES
 from genbench.scoring.empty_measures import EMPTY, signal
 from genbench.scoring.intervals import cluster_intervals, measured_spread, pair_p
@@ -83,6 +84,7 @@ class Calibration:
     """Share of all intervals that hold their sign-error."""
 
 
+@one_blas_thread
 def calibrate(
     known: KnownNetworks,
     measures: int = 1000,

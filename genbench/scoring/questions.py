@@ -31,6 +31,8 @@ _SMALLEST_LOSS = 1e-12
 _MOST_PIECES = 16
 _NETWORKS_PER_PIECE = 15
 """Of the curve in which training loss and error enter."""
+_NETWORKS_PER_PRODUCT = 5
+"""Of the surface in which they enter together."""
 _NETWORKS_PER_COLUMN = 3
 """Networks of a family for each column of settings, or what settings do together is left out."""
 
@@ -106,7 +108,7 @@ def _fit(known: KnownNetworks) -> Question | str:
     loss, error = np.log(np.maximum(known.training_loss, _SMALLEST_LOSS)), known.training_error
     columns = curves(loss, pieces)
     if error is not None and np.isfinite(error).all() and np.ptp(error) > 0:
-        surface = surfaces(loss, error, _smallest_family(known) // _NETWORKS_PER_PIECE)
+        surface = surfaces(loss, error, _smallest_family(known) // _NETWORKS_PER_PRODUCT)
         columns = np.column_stack([columns, curves(error, pieces), surface])
     return _adjusted(known, columns, "training loss and error")
 

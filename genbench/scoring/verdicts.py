@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
+from genbench.scoring.blas import one_blas_thread
 from genbench.scoring.bootstrap import RESAMPLES
 from genbench.scoring.intervals import Spread, cluster_intervals, measured_spread, paired_p
 from genbench.scoring.known_networks import KnownNetworks
@@ -89,6 +90,7 @@ class BoardVerdict:
     """(measures, measures) p-values that two sign-errors are the same; NaN without a sign-error."""
 
 
+@one_blas_thread
 def judge(
     known: KnownNetworks,
     readings: Mapping[str, ArrayLike],

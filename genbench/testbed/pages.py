@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs
+from msgspec import Struct, structs, to_builtins
 
 from genbench.display.kept_figures import inlined
 from genbench.display.names import reading_note, short_count, short_name
@@ -18,7 +19,13 @@ from genbench.suites.result import MeasureResult
 from genbench.testbed.cube import ADAPTATION
 from genbench.testbed.cube_figures import heat_maps, marginal_figure
 from genbench.testbed.error_scatter import ErrorFigure, error_scatter, sign_error_scatter
-from genbench.testbed.site_figures import CubeFigure, ScatterFigure, cube_figures, scatter
+from genbench.testbed.site_figures import (
+    CubeFigure,
+    ScatterFigure,
+    cube_figures,
+    scatter,
+    shared_networks,
+)
 from genbench.testbed.tradeoff_point import TradeOff
 
 if TYPE_CHECKING:
@@ -98,6 +105,8 @@ class MeasurePage(Told, frozen=True, kw_only=True):
 
     figure: ScatterFigure | None
     readings: list[ShownReading]
+    """Of many networks only those without a value."""
+    networks: int
 
 
 class BoardPage(Struct, frozen=True):
@@ -126,6 +135,8 @@ class EvidencePage(Struct, frozen=True, kw_only=True):
 
 
 _WORST_SHOWN = 5
+_MOST_ROWS = 40
+"""Networks that a page of the site has a table of."""
 _WORST_TOLD = 6
 _STATISTICS = {"mean": "M", "sd": "SD", "p10": "P10"}
 
@@ -272,6 +283,11 @@ class TestbedPages(Pages):
 
     # -- the site and the paper kit ----------------------------------------------------------------------
 
+    def site_files(self) -> dict[str, bytes]:
+        """What is known of the networks, once for the pages of all measures."""
+        text = json.dumps(to_builtins(shared_networks(self.evidence.known)), separators=(",", ":"))
+        return {"networks.js": f'"use strict";\nconst NETWORKS = {text};\n'.encode()}
+
     def board_page(self) -> BoardPage:
         """All sign-errors of all measures."""
         return BoardPage(error_scatter(self.judged.results))
@@ -317,7 +333,12 @@ class TestbedPages(Pages):
         return MeasurePage(
             figure=scatter(result, self.evidence.known),
             **structs.asdict(_told(result)),
-            readings=[self._reading(*reading) for reading in result.outcomes.items()],
+            readings=[
+                self._reading(*reading)
+                for reading in result.outcomes.items()
+                if len(result.outcomes) <= _MOST_ROWS or reading[1].value is None
+            ],
+            networks=len(result.outcomes),
         )
 
     def _reading(self, network: str, outcome: Outcome) -> ShownReading:

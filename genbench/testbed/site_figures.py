@@ -21,38 +21,40 @@ if TYPE_CHECKING:
 __all__ = [
     "CubeFigure",
     "ScatterFigure",
+    "SharedNetworks",
     "cube_figures",
     "scatter",
+    "shared_networks",
 ]
 
 _AXES = {"ssim": "SSIM", "zero_shot": "zero-shot share", "weights": "model size (weights)"}
-
-
-class Mark(Struct, frozen=True):
-    """A network."""
-
-    x: float
-    y: float
-    name: str
 
 
 class Panel(Struct, frozen=True):
     """A slice."""
 
     title: str
-    groups: dict[str, list[Mark]]
-    """By family."""
-    wrong: list[list[list[float]]]
-    """Pairs of places that a line joins."""
+    errors: list[float]
+
+
+class SharedNetworks(Struct, frozen=True):
+    """What the pages of all measures say of the networks, in one order: `networks.js`."""
+
+    names: list[str]
+    families: list[str]
+    y: str
+    panels: list[Panel]
 
 
 class ScatterFigure(Struct, frozen=True):
     """Readings against errors."""
 
     x: str
-    y: str
     log: bool
-    panels: list[Panel]
+    values: list[float | None]
+    """In the order of the networks."""
+    wrong: list[list[tuple[int, int]]]
+    """Of each panel: pairs of networks that a line joins."""
 
 
 class MapStar(Struct, frozen=True):
@@ -91,26 +93,33 @@ class CubeFigure(Struct, frozen=True):
     marginals: list[Marginal]
 
 
+def shared_networks(known: Mapping[str, JudgedModel]) -> SharedNetworks:
+    """Networks with their mean held-out error in each slice."""
+    return SharedNetworks(
+        names=[short_name(network) for network in known],
+        families=[one.family for one in known.values()],
+        y="mean held-out error",
+        panels=[
+            Panel(SLICE_NAMES[name], [round(one.error(name), 4) for one in known.values()]) for name in SLICES
+        ],
+    )
+
+
 def scatter(result: MeasureResult, known: Mapping[str, JudgedModel]) -> ScatterFigure | None:
     """Readings against the mean held-out error, one panel per slice; None without two values."""
-    # No eye sees more digits, and every page has them in a table.
+    # No eye sees more digits, and records have them all.
     values = {network: float(f"{value:.5g}") for network, value in result.values.items()}
     if len(values) < 2:
         return None
-    panels = []
-    for name in SLICES:
-        errors = {network: round(known[network].error(name), 5) for network in values}
-        groups: dict[str, list[Mark]] = {}
-        for network, value in values.items():
-            mark = Mark(value, errors[network], short_name(network))
-            groups.setdefault(known[network].family, []).append(mark)
-        worst = [pair for pair in (result.score.worst if result.score else []) if pair.slice == name]
-        lines = [
-            [[values[model], errors[model]] for model in (pair.better, pair.worse)]
-            for pair in worst[:MOST_LINES]
-        ]
-        panels.append(Panel(SLICE_NAMES[name], groups, lines))
-    return ScatterFigure(result.name, "mean held-out error", far_apart(list(values.values())), panels)
+    place = {network: number for number, network in enumerate(known)}
+    worst = result.score.worst if result.score else []
+    wrong = [
+        [(place[pair.better], place[pair.worse]) for pair in worst if pair.slice == name][:MOST_LINES]
+        for name in SLICES
+    ]
+    return ScatterFigure(
+        result.name, far_apart(list(values.values())), [values.get(network) for network in known], wrong
+    )
 
 
 def cube_figures(cube: xr.Dataset, point: TradeOff) -> CubeFigure:

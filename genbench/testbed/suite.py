@@ -201,7 +201,6 @@ class TestbedSuite(Suite):
         testbed = {
             key: value for key, value in self.testbed.given().items() if key not in ("kappa", "adaptations")
         }
-        testbed["degradation"] = self.testbed.degradation.partition("@")[0]
         version = load_registry().get("degradations", self.testbed.degradation).item.version
         if version != "1":
             testbed["degradation_version"] = version

@@ -23,18 +23,22 @@ function layout(colour, more) {
 function scatter(data, colour) {
   const traces = [], shown = {}, wide = innerWidth > 760;
   const settings = { height: wide ? 420 : 780, grid: { rows: wide ? 1 : 2, columns: wide ? 2 : 1, pattern: "independent", xgap: 0.14, ygap: 0.2 }, annotations: [] };
-  data.panels.forEach((panel, i) => {
-    const x = `x${i ? i + 1 : ""}`, y = `y${i ? i + 1 : ""}`;
-    panel.wrong.forEach(([one, other], place) => traces.push({ x: [one[0], other[0]], y: [one[1], other[1]], xaxis: x, yaxis: y, mode: "lines",
-      line: { color: colour.ink, width: 1 }, opacity: 0.5 - 0.35 * place / panel.wrong.length, hoverinfo: "skip", showlegend: place === 0 && i === 0, name: "wrong order", legendgroup: "wrong" }));
-    Object.entries(panel.groups).forEach(([family, points], g) => {
-      traces.push({ x: points.map((p) => p.x), y: points.map((p) => p.y), text: points.map((p) => p.name), xaxis: x, yaxis: y, name: family, legendgroup: family,
-        showlegend: !shown[family], mode: "markers+text", textposition: "top center", textfont: { size: 10.5 }, cliponaxis: false,
-        marker: { color: GROUPS[g % 6], symbol: SYMBOLS[g % 6], size: 9 }, hovertemplate: `%{text}<br>${data.x} %{x:.6g}<br>error %{y:.4f}<extra></extra>` });
+  // NETWORKS, what is known of them, comes from the suite's networks.js.
+  const read = NETWORKS.names.map((_, place) => place).filter((place) => data.values[place] !== null), few = read.length <= 40;
+  NETWORKS.panels.forEach((panel, i) => {
+    const x = `x${i ? i + 1 : ""}`, y = `y${i ? i + 1 : ""}`, wrong = data.wrong[i];
+    wrong.forEach((pair, place) => traces.push({ x: pair.map((p) => data.values[p]), y: pair.map((p) => panel.errors[p]), xaxis: x, yaxis: y, mode: "lines",
+      line: { color: colour.ink, width: 1 }, opacity: 0.5 - 0.35 * place / wrong.length, hoverinfo: "skip", showlegend: place === 0 && i === 0, name: "wrong order", legendgroup: "wrong" }));
+    [...new Set(NETWORKS.families)].forEach((family, g) => {
+      const points = read.filter((place) => NETWORKS.families[place] === family);
+      if (!points.length) return;
+      traces.push({ x: points.map((p) => data.values[p]), y: points.map((p) => panel.errors[p]), text: points.map((p) => NETWORKS.names[p]), xaxis: x, yaxis: y, name: family, legendgroup: family,
+        showlegend: !shown[family], mode: few ? "markers+text" : "markers", textposition: "top center", textfont: { size: 10.5 }, cliponaxis: false,
+        marker: { color: GROUPS[g % 6], symbol: SYMBOLS[g % 6], size: few ? 9 : 7, opacity: few ? 1 : 0.75 }, hovertemplate: `%{text}<br>${data.x} %{x:.6g}<br>error %{y:.4f}<extra></extra>` });
       shown[family] = true;
     });
     settings[`xaxis${i ? i + 1 : ""}`] = axis(colour, { title: { text: data.x }, type: data.log ? "log" : "linear" });
-    settings[`yaxis${i ? i + 1 : ""}`] = axis(colour, { title: { text: i && wide ? "" : data.y } });
+    settings[`yaxis${i ? i + 1 : ""}`] = axis(colour, { title: { text: i && wide ? "" : NETWORKS.y } });
     settings.annotations.push({ text: panel.title, xref: `${x} domain`, yref: `${y} domain`, x: 0.5, y: 1.08, showarrow: false, font: { size: 13 } });
   });
   return [traces, layout(colour, settings)];
@@ -237,7 +241,13 @@ function errors(data, colour) {
 }
 
 const KINDS = { errors, scatter, heatmaps, marginals, gaps, environments, boxes, shift, severities };
-const TABLES = { heatmaps: heatmapTables, combinations };
+function networkTable(data) {
+  const read = NETWORKS.names.map((_, place) => place).filter((place) => data.values[place] !== null);
+  return [table("", ["network", "family", data.x, ...NETWORKS.panels.map((panel) => `error, ${panel.title}`)], read.map((place) =>
+    [NETWORKS.names[place], NETWORKS.families[place], data.values[place], ...NETWORKS.panels.map((panel) => panel.errors[place].toFixed(3))]))];
+}
+
+const TABLES = { heatmaps: heatmapTables, combinations, networks: networkTable };
 
 function draw(place) {
   const data = place.dataset.from ? JSON.parse(document.getElementById(place.dataset.from).textContent) : undefined;

@@ -28,21 +28,16 @@ def _fitted_by(module: str) -> Callable[[DegradationTask], Sequence[Dial]]:
 DEFAULT = "autoencoder"
 
 DEGRADATIONS = [
-    *(
-        Degradation(name, summary, _fitted_by(name), version)
-        for name, version, summary in (
-            ("autoencoder", "1", "blend with the reconstruction of a convolutional autoencoder"),
-            ("gaussian", "2", "Gaussian noise in proportion to the contrast around a pixel"),
-            ("blur", "1", "Gaussian blur"),
-            ("jpeg", "2", "JPEG compression of ever smaller copies"),
-            ("fgsm", "2", "steps along the sign of a small network's gradient, in proportion to contrast"),
-        )
-    ),
-    # Takes the plain name when the evidence of `mini` is made anew with it.
-    Degradation(
-        "autoencoder@2",
-        "reconstruction by a convolutional autoencoder whose bottleneck narrows steadily; on trial",
-        _fitted_by("narrowing_autoencoder"),
-        version="2",
-    ),
+    Degradation(name, summary, _fitted_by(name), version)
+    for name, version, summary in (
+        (
+            "autoencoder",
+            "2",
+            "reconstruction by a convolutional autoencoder whose bottleneck narrows steadily",
+        ),
+        ("gaussian", "2", "Gaussian noise in proportion to the contrast around a pixel"),
+        ("blur", "1", "Gaussian blur"),
+        ("jpeg", "2", "JPEG compression of ever smaller copies"),
+        ("fgsm", "2", "steps along the sign of a small network's gradient, in proportion to contrast"),
+    )
 ]

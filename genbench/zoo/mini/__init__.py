@@ -30,8 +30,7 @@ def _load(name: str, request: BackboneRequest) -> LoadedBackbone:
 def _summary(key: str, size: Size) -> str:
     match size:
         case ClipSize():
-            stages = "" if len(size.blocks) == 4 else f" and {len(size.blocks)} stages"
-            return f"CLIP in small, modified ResNet of width {size.width}{stages}"
+            return f"CLIP in small, modified ResNet of width {size.width} and 3 stages"
         case ClipVitSize():
             return f"CLIP in small, vision transformer of width {size.width} and {size.layers} layers"
         case RegNetSize():

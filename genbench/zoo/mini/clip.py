@@ -24,8 +24,11 @@ _PATCH = 4
 _POSITION = 0.5
 """Spread of the table of positions at the start, about that of patches: a quieter one drowns in colours."""
 
+_POOL_HEAD = 16
+"""Channels per head of the attention that pools."""
+
 _LEAST_STEM = 4
-"""Fewest channels in the stem of a short CLIP: half of a narrow tower's width cannot tell colours apart."""
+"""Fewest channels in the stem of a modified ResNet: half of a narrow width cannot tell colours apart."""
 
 
 def build_clip(size: ClipSize | ClipVitSize, vocabulary_size: int) -> CLIP:
@@ -49,9 +52,8 @@ def build_clip(size: ClipSize | ClipVitSize, vocabulary_size: int) -> CLIP:
 
 
 def _resnet(size: ClipSize) -> CLIPVisionCfg:
-    layers = (*size.blocks, 1)[:4]
     return CLIPVisionCfg(
-        layers=layers, width=size.width, head_width=size.head_width, image_size=2 * IMAGE_SIZE
+        layers=(1, 1, 1, 1), width=size.width, head_width=_POOL_HEAD, image_size=2 * IMAGE_SIZE
     )
 
 
@@ -67,21 +69,18 @@ def _vit(size: ClipVitSize) -> CLIPVisionCfg:
 
 
 def _fit_to_32_pixels(tower: ModifiedResNet, size: ClipSize) -> None:
-    """The tower of a 64-pixel image without the pooling of its stem: 32 pixels become 16, 16, 8, 4 and 2.
+    """The tower of a 64-pixel image without the pooling of its stem: 32 pixels become 16, 16, 8 and 4.
 
-    CLIP's own strides would leave a single pixel for the attention pool. A short tower has no fourth stage,
-    which has most of the weights, pools 4 x 4 pixels, and does not see through fewer than 4 channels.
+    CLIP's own strides would leave a single pixel for the attention pool. The fourth stage, which has most of
+    the weights, is left out, 4 x 4 pixels are pooled, and the stem has no fewer than 4 channels.
     """
+    stem = max(size.width // 2, _LEAST_STEM)
     tower.avgpool = nn.Identity()
-    if len(size.blocks) == 3:
-        stem = max(size.width // 2, _LEAST_STEM)
-        tower.conv1 = nn.Conv2d(3, stem, 3, stride=2, padding=1, bias=False)
-        tower.conv2 = nn.Conv2d(stem, stem, 3, padding=1, bias=False)
-        tower.conv3 = nn.Conv2d(stem, size.width, 3, padding=1, bias=False)
-        tower.bn1, tower.bn2 = nn.BatchNorm2d(stem), nn.BatchNorm2d(stem)
-        channels = 16 * size.width
-        tower.layer4 = nn.Identity()
-        tower.attnpool = AttentionPool2d(
-            IMAGE_SIZE // 8, channels, channels // size.head_width, size.feature_width
-        )
-        tower.init_parameters()
+    tower.conv1 = nn.Conv2d(3, stem, 3, stride=2, padding=1, bias=False)
+    tower.conv2 = nn.Conv2d(stem, stem, 3, padding=1, bias=False)
+    tower.conv3 = nn.Conv2d(stem, size.width, 3, padding=1, bias=False)
+    tower.bn1, tower.bn2 = nn.BatchNorm2d(stem), nn.BatchNorm2d(stem)
+    tower.layer4 = nn.Identity()
+    channels = 16 * size.width
+    tower.attnpool = AttentionPool2d(IMAGE_SIZE // 8, channels, channels // _POOL_HEAD, size.feature_width)
+    tower.init_parameters()

@@ -1,4 +1,4 @@
-"""What backbones learn in pretraining: images by their names, by their class, or by a teacher."""
+"""What backbones learn in pretraining: images by their class, or by their names and a teacher."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from genbench.zoo.mini.clip import build_clip
 from genbench.zoo.mini.sizes import IMAGE_SIZE, ClipSize, ClipVitSize, Size
 from genbench.zoo.mini.tokens import Tokenizer
 
-__all__ = ["Lesson", "classification", "contrast", "imitation"]
+__all__ = ["Lesson", "classification", "imitation"]
 
 _TEACHER_STAGES = [2, 4]
 """Of a RegNet: 8 x 8 and 4 x 4 places."""
@@ -42,22 +42,6 @@ class Lesson:
     loss: Loss
     words: tuple[str, ...] = ()
     """Those that its text tower knows."""
-
-
-def contrast(size: ClipSize | ClipVitSize, names: Sequence[str], tokenizer: Tokenizer) -> Lesson:
-    """CLIP's own loss: which of a batch's names belongs to which of its images."""
-    model = build_clip(size, tokenizer.vocabulary_size)
-    tokens = tokenizer(names)
-    clip_loss = ClipLoss()
-
-    def loss(images: Tensor, letters: Tensor) -> Tensor:
-        image = model.encode_image(images, normalize=True).float()
-        text = model.encode_text(tokens[letters], normalize=True).float()
-        # CLIP's own limit on the temperature.
-        value: Tensor = clip_loss(image, text, model.logit_scale.clamp(max=math.log(100)).exp())
-        return value
-
-    return Lesson(model, model.visual, model, loss, tokenizer.words)
 
 
 def classification(name: str, size: Size, classes: int) -> Lesson:

@@ -27,7 +27,7 @@ TextEncoder = Callable[[Sequence[str]], Tensor]
 
 
 def load(name: str, request: BackboneRequest) -> LoadedBackbone:
-    """The backbone `name` ("mini-clip:rn4") with its pretrained weights, in eval mode."""
+    """The backbone `name` ("mini-clip:short4") with its pretrained weights, in eval mode."""
     weights, card_file = find_files(name, request.weights)
     card = _read_card(card_file)
     content = _verified(weights, card["sha256"], card_file)

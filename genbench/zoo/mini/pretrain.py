@@ -34,10 +34,10 @@ from genbench.data.glyphs.render import draw
 from genbench.plugin.offers import BackboneRequest
 from genbench.zoo.mini import BACKBONES
 from genbench.zoo.mini.files import FOLDER
-from genbench.zoo.mini.lessons import Lesson, classification, contrast, imitation
+from genbench.zoo.mini.lessons import Lesson, classification, imitation
 from genbench.zoo.mini.load import load, preprocess
 from genbench.zoo.mini.muon import Muon
-from genbench.zoo.mini.sizes import SIZES, ClipSize, ClipVitSize, Size
+from genbench.zoo.mini.sizes import SIZES, Size
 from genbench.zoo.mini.tokens import Tokenizer
 
 __all__ = ["PretrainingRecipe", "pretrain"]
@@ -80,7 +80,6 @@ the largest convolutions learn so much that 50 letters are no task any more: a l
 one image of 175. So the smaller see more, and size alone does not say which network does better."""
 
 RECIPES = {
-    "mini-clip:rn": PretrainingRecipe(130_000, 128, 2.5e-3, 0.1, clip_norm=1.0, bfloat16=True),
     "mini-clip:short2": _FOUR_TIMES,
     "mini-clip:short3": _FOUR_TIMES,
     "mini-clip:short4": _TWICE,
@@ -88,7 +87,6 @@ RECIPES = {
     "mini-clip:short": _GUIDED,
     "mini-clip-vit:w56": _TWICE,
     "mini-clip-vit:w64": _TWICE,
-    "mini-clip-vit:w80": _TWICE,
     "mini-clip-vit:w96": _TWICE,
     "mini-clip-vit:": _FOUR_TIMES,
     "mini-efficientnet:": PretrainingRecipe(100_000, 64, 4e-3, 0.05, clip_norm=5.0, bfloat16=False),
@@ -142,8 +140,6 @@ def _lesson(name: str, size: Size, names: list[str], teacher: str | None, folder
     tokenizer = Tokenizer(sorted({word for letter in names for word in letter.split()}))
     if teacher is not None:
         return imitation(name, size, names, tokenizer, load(teacher, BackboneRequest(weights=folder)).module)
-    if isinstance(size, ClipSize | ClipVitSize):
-        return contrast(size, names, tokenizer)
     return classification(name, size, len(names))
 
 

@@ -38,11 +38,7 @@ class ClipSize:
     """Width of the space that images and names share."""
     weight_count: int
     """Weights of the image tower."""
-    blocks: tuple[int, ...] = (1, 1, 1, 1)
-    """Bottleneck blocks per stage; open_clip's four stages, or the first three of them."""
-    head_width: int = 32
-    """Channels per head of the attention that pools."""
-    text: TextSize = TextSize(64, 2)
+    text: TextSize = TextSize(32, 2)
 
 
 @dataclass(frozen=True)
@@ -90,25 +86,16 @@ class RegNetSize:
 Size = ClipSize | ClipVitSize | EfficientNetSize | RegNetSize
 
 
-def _short(width: int, weight_count: int) -> ClipSize:
-    return ClipSize(width, 64, weight_count, blocks=(1, 1, 1), head_width=16, text=TextSize(32, 2))
-
-
 SIZES: Mapping[str, Mapping[str, Size]] = {
     "mini-clip": {
-        "rn4": ClipSize(width=4, feature_width=64, weight_count=91_010),
-        "rn6": ClipSize(width=6, feature_width=96, weight_count=203_004),
-        "rn8": ClipSize(width=8, feature_width=96, weight_count=351_100),
-        "rn12": ClipSize(width=12, feature_width=128, weight_count=780_302),
-        "rn16": ClipSize(width=16, feature_width=128, weight_count=1_362_200),
-        "short2": _short(2, 8_360),
-        "short3": _short(3, 16_112),
-        "short4": _short(4, 26_356),
-        "short5": _short(5, 39_092),
-        "short6": _short(6, 54_320),
-        "short7": _short(7, 72_040),
-        "short8": _short(8, 92_252),
-        "short9": _short(9, 114_956),
+        "short2": ClipSize(2, 64, 8_360),
+        "short3": ClipSize(3, 64, 16_112),
+        "short4": ClipSize(4, 64, 26_356),
+        "short5": ClipSize(5, 64, 39_092),
+        "short6": ClipSize(6, 64, 54_320),
+        "short7": ClipSize(7, 64, 72_040),
+        "short8": ClipSize(8, 64, 92_252),
+        "short9": ClipSize(9, 64, 114_956),
     },
     "mini-clip-vit": {
         "w24": ClipVitSize(24, 2, 64, 18_816),
@@ -117,7 +104,6 @@ SIZES: Mapping[str, Mapping[str, Size]] = {
         "w48": ClipVitSize(48, 2, 64, 65_280),
         "w64": ClipVitSize(64, 2, 64, 111_616),
         "w56": ClipVitSize(56, 3, 64, 125_272),
-        "w80": ClipVitSize(80, 2, 64, 170_240),
         "w96": ClipVitSize(96, 2, 64, 241_152),
     },
     "mini-efficientnet": {
@@ -137,8 +123,6 @@ SIZES: Mapping[str, Mapping[str, Size]] = {
         "x4": RegNetSize(7, 8, 8, 2.0, 8, 160, 53_608),
         "x5": RegNetSize(7, 16, 10, 1.7, 8, 192, 85_704),
         "x6": RegNetSize(6, 16, 20, 2.0, 8, 224, 148_008),
-        "x7": RegNetSize(6, 16, 24, 2.2, 8, 240, 171_976),
-        "x8": RegNetSize(6, 16, 28, 2.4, 8, 256, 253_480),
     },
 }
 """Family to the key of a size to that size; smallest first, the two editions of mini-clip in turn."""

@@ -42,6 +42,14 @@ def test_alphas_are_those_of_weightwatcher(model, subject):
     assert ww_alpha_weighted(subject.fresh()) == pytest.approx(details["alpha_weighted"].mean(), rel=1e-9)
 
 
+def test_norms_without_weights_change_nothing(model, subject):
+    """WeightWatcher itself raises an AttributeError here."""
+    normed = torch.nn.Sequential(*model[:2], torch.nn.BatchNorm1d(96, affine=False), *model[2:])
+    with_norm = genbench.Subject.from_module(normed, data=(torch.zeros(20, 64), torch.zeros(20)))
+    assert ww_alpha(with_norm) == ww_alpha(subject.fresh())
+    assert isinstance(normed[2], torch.nn.BatchNorm1d)
+
+
 def test_a_network_without_layers_is_not_applicable():
     empty = genbench.Subject.from_module(torch.nn.Flatten(), data=(torch.zeros(20, 4), torch.zeros(20)))
     with pytest.raises(genbench.NotApplicable, match="alpha"):

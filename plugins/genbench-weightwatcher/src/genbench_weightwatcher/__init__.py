@@ -7,6 +7,7 @@ over the layers that WeightWatcher analyses and can fit. Lower is better.
 """
 
 import contextlib
+import copy
 import io
 import logging
 import random
@@ -23,13 +24,25 @@ def _means_over_layers(subject):
         import weightwatcher
 
         logging.getLogger("weightwatcher").setLevel(logging.ERROR)
-        details = weightwatcher.WeightWatcher(model=subject.model.cpu()).analyze()
+        details = weightwatcher.WeightWatcher(model=_without_empty_norms(subject.model.cpu())).analyze()
     if "alpha" not in details:
         return {}
     # WeightWatcher writes alpha = -1 where its power-law fit failed; that is no exponent.
     fitted = details[details["alpha"] > 0]
     values = {metric: fitted[metric].dropna() for metric in _METRICS}
     return {metric: float(column.mean()) for metric, column in values.items() if len(column)}
+
+
+def _without_empty_norms(model):
+    """A copy without norm layers that have no weights, over which WeightWatcher stumbles."""
+    from torch import nn
+
+    model = copy.deepcopy(model)
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if "weight" in child._parameters and child.weight is None:
+                setattr(module, name, nn.Identity())
+    return model
 
 
 def _mean_over_layers(subject, metric):
