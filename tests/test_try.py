@@ -7,6 +7,7 @@ import json
 import resource
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -169,18 +170,26 @@ def test_watching_reads_again(folder) -> None:
         process.wait()
 
 
-def test_a_trial_on_the_smallest_network_takes_three_seconds(tmp_path) -> None:
-    """Of the processor: this machine has others to serve. With an empty store, as an author's first."""
-    (tmp_path / "mine.py").write_text(MEASURE)
+def timed(*words: str, cwd: Path) -> tuple[str, float]:
+    """What a command says, and its seconds of the processor."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
-        command("try", "mine.py"), cwd=tmp_path, env=environment(), capture_output=True, text=True
-    )
+    done = subprocess.run(words, cwd=cwd, env=environment(), capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stderr
-    assert "mini-efficientnet:b0" in done.stdout
-    took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    assert took < 3, took
+    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_a_trial_on_the_smallest_network_is_dominated_by_the_import_of_torch(tmp_path) -> None:
+    """With an empty store, as an author's first: at most twice what `import torch` takes, of the processor.
+
+    On an idle machine that is less than three seconds. Both are taken in one moment: beside other work a
+    processor's second does less.
+    """
+    (tmp_path / "mine.py").write_text(MEASURE)
+    _, torch_alone = timed(sys.executable, "-c", "import torch", cwd=tmp_path)
+    said, took = timed(*command("try", "mine.py"), cwd=tmp_path)
+    assert "mini-efficientnet:b0" in said
+    assert took < 2 * torch_alone
 
 
 # -- compare ------------------------------------------------------------------------------------------------
