@@ -255,3 +255,20 @@ def quick_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "run.json").write_text(done.stdout)
 
     return built_once(tmp_path_factory, "mini-quick", build) / "store"
+
+
+@pytest.fixture(scope="session")
+def few_built(tmp_path_factory: pytest.TempPathFactory, quick_store: Path) -> Path:
+    """The suite `few` of six networks (tests/few.py), with pack and records; not to be changed."""
+    import few
+
+    return built_once(tmp_path_factory, "few", lambda folder: few.build(folder, quick_store))
+
+
+@pytest.fixture(scope="module")
+def few(few_built: Path) -> Iterator[Path]:
+    """The same, with the suite known to this process for all tests of a module."""
+    from few import installed
+
+    with installed(few_built / "site"):
+        yield few_built

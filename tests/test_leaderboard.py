@@ -15,7 +15,7 @@ import pytest
 from conftest import Run
 from numpy.typing import NDArray
 from scipy.stats import t as student
-from test_records import make_record, numbers, write
+from test_records import make_record, numbers, scored_records, write
 
 from genbench.errors import UserError
 from genbench.leaderboard.board import read_boards
@@ -27,7 +27,7 @@ from genbench.leaderboard.verify import remember
 from genbench.records.convert import convert
 from genbench.records.record import Record
 from genbench.records.validate import read_record
-from genbench.records.write import body_hash
+from genbench.records.write import record_text
 from genbench.suites.evidence_packs import shipped_evidence
 from genbench.testbed.evidence import TestbedEvidence
 
@@ -515,20 +515,19 @@ def test_what_is_stored_is_recorded_in_the_same_bytes_again(quick_store, run: Ru
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (COMMITTED / "records").is_dir(), reason="no records are committed yet")
-def test_a_row_is_computed_again_and_a_forged_reading_found_out(run: Run, tmp_path) -> None:
+def test_a_row_is_computed_again_and_a_forged_reading_found_out(few: Path, run: Run, tmp_path) -> None:
     """A forger who recomputes scores and hash passes every check but this one."""
-    record = json.loads((COMMITTED / "records" / "mini" / "params.json").read_text())
-    values = {reading["subject"]: reading["value"] for reading in record["readings"]}
-    values["mini-clip:short3/a1"] *= 1.01
-    forged = make_record("params", values, **{k: v for k, v in record["measure"].items() if k != "name"})
-    forged["provenance"] = record["provenance"] | {"packages": {"torch": "1"}}
-    forged["sha256"] = body_hash(forged)
-    write(tmp_path / "leaderboards" / "records", forged)
+    record = json.loads((few / "records" / "few" / "params.json").read_text())
+    record["readings"][2]["value"] *= 1.01
+    record["provenance"]["packages"] = {"torch": "1"}
+    (forged,) = scored_records([record], shipped_evidence("few"))
+    path = tmp_path / "leaderboards" / "records" / "few" / "params.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(record_text(forged))
     build(Folders(tmp_path / "leaderboards", tmp_path / "leaderboards" / "records"))
-    done = run("reproduce", "leaderboards/mini.json#params")
+    done = run("reproduce", "leaderboards/few.json#params")
     assert done.returncode == 1, done.stderr
-    assert "173 of 174 readings agree to the bit; NOT reproduced" in done.stdout
+    assert "5 of 6 readings agree to the bit; NOT reproduced" in done.stdout
     assert "torch was 1 and is" in done.stdout
 
 

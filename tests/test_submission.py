@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import Run
-from test_records import write
+from few import RECORDED, SUITE
 
 from genbench.audit.plan import AuditPlan
 from genbench.audit.records import audit_evidence, read_audit
@@ -29,23 +29,31 @@ from genbench.leaderboard.trust import Conformance
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Entry
 from genbench.records.validate import read_record
-from genbench.records.write import body_hash
+from genbench.records.write import body_hash, record_text
 from genbench.sealing.seal import missing
 
 ROOT = Path(__file__).parent.parent
-HOW: dict[str, Any] = {"limits": Limits(60.0, 2**32), "jobs": 1, "quiet": True, "suites": ["mini"]}
+HOW: dict[str, Any] = {"limits": Limits(60.0, 2**32), "jobs": 1, "quiet": True, "suites": [SUITE]}
 sealed = pytest.mark.skipif(bool(missing()), reason="rows are made in a sandbox")
 Document = dict[str, Any]
 
 
-def boards_with(folder: Path, *suites: str) -> Folders:
+def boards_with(few: Path, folder: Path) -> Folders:
     """A few rows are enough to be ranked among."""
-    for suite in suites:
-        (folder / "records" / suite).mkdir(parents=True)
-        for name in ("path_norm", "baseline_size", "baseline_random"):
-            source = ROOT / "leaderboards" / "records" / suite / f"{name}.json"
-            shutil.copyfile(source, folder / "records" / suite / source.name)
+    shutil.copytree(few / "records", folder / "records")
     return Folders(folder, folder / "records")
+
+
+def put(records: Path, record: Document) -> None:
+    """A record with the hash that it should have, in a folder of records."""
+    path = records / SUITE / f"{record['measure']['name']}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(record_text({**record, "sha256": body_hash(record)}), encoding="utf-8")
+
+
+def row_of(honest: Path) -> Document:
+    document: Document = json.loads((honest / "boards" / "records" / SUITE / "mynorm.json").read_text())
+    return document
 
 
 @pytest.fixture
@@ -56,55 +64,55 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with plugins/genbench-mynorm, and in boards its row on `mini`; not to be changed."""
+def honest(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with plugins/genbench-mynorm, and in boards its row on `few`; not to be changed."""
     folder = tmp_path_factory.mktemp("honest")
     write_files(package_files("mynorm"), folder / "plugins" / "genbench-mynorm")
-    boards = boards_with(folder / "boards", "mini")
+    boards = boards_with(few, folder / "boards")
     with pytest.MonkeyPatch.context() as patch:
         report = Conformance(passed=True, checks=20, genbench="0.1.0", findings={})
         patch.setattr(submission, "check_conformance", lambda *_: report)
-        assert accept(folder / "plugins" / "genbench-mynorm", boards, **HOW) == ["mini/mynorm"]
+        assert accept(folder / "plugins" / "genbench-mynorm", boards, **HOW) == ["few/mynorm"]
     return folder
 
 
 # -- records ---------------------------------------------------------------------------------------------
 
 
-def invented(record: Document) -> None:
+def invented(record: Document, _: Path) -> None:
     record["plugin"]["sha256"] = "0" * 64
 
 
-def made_up_keys(record: Document) -> None:
+def made_up_keys(record: Document, _: Path) -> None:
     record["keys"] = "0" * 64
 
 
-def of_a_rival(record: Document) -> None:
+def of_a_rival(record: Document, _: Path) -> None:
     record["plugin"]["distribution"] = "genbench-rival"
 
 
-def of_another_name(record: Document) -> None:
+def of_another_name(record: Document, _: Path) -> None:
     record["measure"]["name"] = "path_norm"
 
 
-def replayed(record: Document) -> None:
+def replayed(record: Document, records: Path) -> None:
     """Readings of the best measure under one's own name, with keys and hashes as they should be."""
-    path = ROOT / "leaderboards" / "records" / "mini" / "path_norm.json"
-    others = {one["subject"]: one["value"] for one in json.loads(path.read_text())["readings"]}
+    best = json.loads((records / SUITE / "path_norm.json").read_text())
+    others = {one["subject"]: one["value"] for one in best["readings"]}
     for reading in record["readings"]:
         reading["value"] = others[reading["subject"]]
-    record["sign_error"] = json.loads(path.read_text())["sign_error"]
+    record["sign_error"] = best["sign_error"]
 
 
-def of_an_older_version(record: Document) -> None:
+def of_an_older_version(record: Document, _: Path) -> None:
     record["measure"]["version"] = "0"
 
 
-def of_another_pack(record: Document) -> None:
+def of_another_pack(record: Document, _: Path) -> None:
     record["evidence"] = "1" * 64
 
 
-def not_sealed(record: Document) -> None:
+def not_sealed(record: Document, _: Path) -> None:
     for reading in record["readings"]:
         reading["sandbox"] = "none"
 
@@ -119,19 +127,23 @@ def not_sealed(record: Document) -> None:
         (of_another_name, "can write rows of its own measures alone: mynorm"),
         (replayed, "its readings are not that measure's"),
         (of_an_older_version, "has version 0, and plugins/genbench-mynorm has version 1"),
-        (of_another_pack, r"was made with other evidence than mini v1 \(1e97"),
+        (of_another_pack, "was made with other evidence than few v1"),
         (not_sealed, "has readings that were not taken in a sandbox"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_forged_record_is_refused(
-    honest: Path, tmp_path: Path, passed: None, forge: Callable[[Document], None], sentence: str
+    few: Path,
+    honest: Path,
+    tmp_path: Path,
+    passed: None,
+    forge: Callable[[Document, Path], None],
+    sentence: str,
 ) -> None:
-    record = json.loads((honest / "boards" / "records" / "mini" / "mynorm.json").read_text())
-    forge(record)
-    record["sha256"] = body_hash(record)
-    write(tmp_path / "submission" / "records", record)
-    boards = boards_with(tmp_path / "boards", "mini")
+    record = row_of(honest)
+    forge(record, few / "records")
+    put(tmp_path / "submission" / "records", record)
+    boards = boards_with(few, tmp_path / "boards")
     before = sorted(boards.records.rglob("*"))
     with pytest.raises(UserError, match=sentence):
         accept(honest / "plugins" / "genbench-mynorm", boards, submission=tmp_path / "submission", **HOW)
@@ -140,25 +152,23 @@ def test_a_forged_record_is_refused(
 
 @sealed
 def test_a_third_of_an_expensive_measure_is_read_again(
-    honest: Path, tmp_path: Path, passed: None, monkeypatch: pytest.MonkeyPatch
+    few: Path, honest: Path, tmp_path: Path, passed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(submission, "CHEAP_SECONDS", -1.0)
-    source = honest / "boards" / "records" / "mini" / "mynorm.json"
-    target = tmp_path / "submission" / "records" / "mini"
-    target.mkdir(parents=True)
-    shutil.copyfile(source, target / source.name)
-    boards = boards_with(tmp_path / "boards", "mini")
+    source = honest / "boards" / "records" / SUITE / "mynorm.json"
+    put(tmp_path / "submission" / "records", row_of(honest))
+    boards = boards_with(few, tmp_path / "boards")
     plugin = honest / "plugins" / "genbench-mynorm"
     accept(plugin, boards, submission=tmp_path / "submission", seed=3, **HOW)
-    assert (boards.records / "mini" / "mynorm.json").read_text() == source.read_text()
-    trusted = json.loads((boards.trust / "mini.json").read_text())["mynorm"]
-    assert len(trusted["reproduced"]) == 58  # of 174
+    assert (boards.records / SUITE / "mynorm.json").read_text() == source.read_text()
+    trusted = json.loads((boards.trust / f"{SUITE}.json").read_text())["mynorm"]
+    assert len(trusted["reproduced"]) == 2  # of 6
     assert trusted["sealed"] is True
 
 
 @sealed
 def test_an_accepted_plugin_is_audited_here(
-    honest: Path, tmp_path: Path, passed: None, monkeypatch: pytest.MonkeyPatch
+    few: Path, honest: Path, tmp_path: Path, passed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its audit takes a minute and has tests of its own; here it is that of another, under its name."""
     asked: list[str] = []
@@ -173,32 +183,32 @@ def test_an_accepted_plugin_is_audited_here(
         return [read_audit(tmp_path / "mynorm.json", audit_evidence())]
 
     monkeypatch.setattr(submission, "audit_measures", audit)
-    boards = boards_with(tmp_path / "boards", "mini")
-    assert accept(honest / "plugins" / "genbench-mynorm", boards, audited=True, **HOW) == ["mini/mynorm"]
+    boards = boards_with(few, tmp_path / "boards")
+    assert accept(honest / "plugins" / "genbench-mynorm", boards, audited=True, **HOW) == ["few/mynorm"]
     assert asked == ["mynorm"]
     build(boards)
-    rows = {row["measure"]: row for row in json.loads((boards.boards / "mini.json").read_text())["rows"]}
+    rows = {row["measure"]: row for row in json.loads((boards.boards / "few.json").read_text())["rows"]}
     assert rows["mynorm"]["audit"].keys() == STRESSORS.keys()
     assert "survived" not in rows["path_norm"]
 
 
 @sealed
-def test_a_row_of_somebody_else_is_not_overwritten(honest: Path, tmp_path: Path, passed: None) -> None:
-    boards = boards_with(tmp_path / "boards", "mini")
-    record = json.loads((honest / "boards" / "records" / "mini" / "mynorm.json").read_text())
+def test_a_row_of_somebody_else_is_not_overwritten(
+    few: Path, honest: Path, tmp_path: Path, passed: None
+) -> None:
+    boards = boards_with(few, tmp_path / "boards")
+    record = row_of(honest)
     for change, sentence in (
         ({"plugin": {**record["plugin"], "distribution": "genbench-first"}}, "already, by genbench-first"),
         ({"measure": {**record["measure"], "version": "3"}}, "the board has version 3 of 'mynorm'"),
     ):
-        there = {**record, **change}
-        there["sha256"] = body_hash(there)
-        write(boards.records, there)
+        put(boards.records, {**record, **change})
         with pytest.raises(UserError, match=sentence):
             accept(honest / "plugins" / "genbench-mynorm", boards, **HOW)
 
 
 def test_what_a_row_says_comes_from_the_tree(honest: Path) -> None:
-    record = read_record(honest / "boards" / "records" / "mini" / "mynorm.json")
+    record = read_record(honest / "boards" / "records" / SUITE / "mynorm.json")
     tree = read_tree(honest / "plugins" / "genbench-mynorm")
     assert (record.plugin.distribution, record.plugin.version) == ("genbench-mynorm", "0.1.0")
     assert record.plugin.sha256 == tree.sha256
@@ -272,52 +282,43 @@ def test_a_tree_holds_plain_source_alone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @sealed
-def test_a_new_plugin_appears_on_a_rebuilt_board(run: Run, tmp_path: Path) -> None:
+def test_a_new_plugin_appears_on_a_rebuilt_board(few: Path, run: Run, tmp_path: Path) -> None:
+    """On a board of six networks; test_wheel has a run on `mini`, ranked among all its rows."""
     done = run("new", "mynorm", "--into", "plugins/genbench-mynorm")
     assert done.returncode == 0, done.stderr
     script = [sys.executable, ROOT / ".github" / "submission.py", "plugins/genbench-mynorm"]
-    words = [*script, "--to", "submission", "--into", "trial", "--suite", "mini"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [*script, "--to", "submission", "--into", "trial", "--suite", SUITE]
+    environment = {**os.environ, "PYTHONPATH": f"{os.environ['PYTHONPATH']}:{ROOT}"}
     done = subprocess.run(
         words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "mynorm on mini is recorded" in done.stdout
+    assert "mynorm on few is recorded" in done.stdout
 
-    # A run of one's own: one measure computed, the others with the scores of their records.
-    words = ("run", "-m", "mynorm", "--json")
-    done = run(*words, env={**environment, "PYTHONPATH": f"{tmp_path / 'trial'}:{ROOT}"})
+    # A run of one's own: the measure of the plugin, whose readings are in the store.
+    words = ("run", "-m", "mynorm", "-s", SUITE, "--json")
+    done = run(*words, env={**environment, "PYTHONPATH": f"{tmp_path / 'trial'}:{environment['PYTHONPATH']}"})
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["pack"].startswith("mini v1")
+    assert document["pack"].startswith("few v1")
     measures = {measure["name"]: measure for measure in document["measures"]}
-    references = {name for name, measure in measures.items() if measure["reference"]}
-    published = json.loads((ROOT / "leaderboards" / "mini.json").read_text())["rows"]
-    # Every row of the board, those of plugins included.
-    assert references >= {row["measure"] for row in published}
-    for row in published:
-        found = measures[row["measure"]]["sign_error"]
-        if row["sign_error"] is None:  # colours of grey images
-            assert found is None
-        else:
-            assert found["value"] == pytest.approx(row["sign_error"]["value"], abs=1e-6)
     assert all(reading["stored"] for reading in measures["mynorm"]["readings"])
     assert "mynorm" in (tmp_path / document["report"]).read_text()
 
     # On a fresh machine, where the plugin is not installed: from its source, whatever the records say.
-    boards = boards_with(tmp_path / "leaderboards", "mini").boards
+    boards = boards_with(few, tmp_path / "leaderboards").boards
     words = ("accept", "plugins/genbench-mynorm", "--submission", "submission", "--to", "leaderboards")
     done = run("leaderboard", *words)
     assert done.returncode == 0, done.stderr
-    assert "accepted mini/mynorm" in done.stdout.splitlines()
-    rows = {row["measure"]: row for row in json.loads((boards / "mini.json").read_text())["rows"]}
-    assert rows.keys() == {"mynorm", "path_norm", "baseline_size", "baseline_random"}
+    assert "accepted few/mynorm" in done.stdout.splitlines()
+    rows = {row["measure"]: row for row in json.loads((boards / "few.json").read_text())["rows"]}
+    assert rows.keys() == {"mynorm", "baseline_constant", *RECORDED}
     mine = rows["mynorm"]
     assert mine["trust"] == "reproduced"
     assert mine["plugin"]["distribution"] == "genbench-mynorm"
-    assert mine["statuses"] == {"ok": 174}
+    assert mine["statuses"] == {"ok": 6}
     assert 0 <= mine["sign_error"]["low"] <= mine["sign_error"]["value"] <= mine["sign_error"]["high"] <= 1
-    assert "mynorm" in (boards / "mini.md").read_text()
+    assert "mynorm" in (boards / "few.md").read_text()
     assert stale(Folders(boards, boards / "records")) == []
 
 
