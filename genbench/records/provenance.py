@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import platform
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -67,6 +68,12 @@ def processor() -> str:
 
 def package_versions() -> dict[str, str]:
     """Name to version of the packages that can change a number; those not installed are left out."""
+    return dict(_package_versions())
+
+
+@cache
+def _package_versions() -> Mapping[str, str]:
+    # Once: it reads a file of every package, and each recomputed reading asks.
     found = {}
     for name in PACKAGES:
         try:
