@@ -63,13 +63,13 @@ def images_of(name: str) -> tuple[DegradationTask, TensorImages]:
     """Training images as a task, and held-out images."""
     if name == "glyphs":
         data = DATASET.load(DataRequest())
-        train, heldout = torch.arange(0, len(data.train), 2), torch.arange(0, len(data.heldout), 20)
+        train, heldout = torch.arange(0, len(data.train), 2), torch.arange(0, len(data.heldout), 40)
         return (
             DegradationTask(data.train.batch(train), data.train.labels[train], seed=3),
             TensorImages(data.heldout.batch(heldout), data.heldout.labels[heldout]),
         )
     train_images = scenes(96, 64, 3, seed=1)
-    return DegradationTask(train_images.images, train_images.labels, seed=3), scenes(100, 64, 3, seed=2)
+    return DegradationTask(train_images.images, train_images.labels, seed=3), scenes(48, 64, 3, seed=2)
 
 
 @cache
@@ -120,7 +120,7 @@ def test_every_level_of_the_paper_is_met(method: str, images: str) -> None:
         mean = our_ssim(heldout.images, degraded)
         assert mean == pytest.approx(level, abs=0.002)
         assert mean == pytest.approx(found.achieved_mean_ssim, abs=1e-5)
-        sample = rows[::30]
+        sample = rows[::16]
         ours = our_ssim(heldout.images[sample], degraded[sample])
         assert scikit_image_ssim(heldout.images[sample], degraded[sample]) == pytest.approx(ours, abs=1e-4)
         if level == 1:
@@ -143,7 +143,7 @@ def test_ssim_falls_as_strength_rises(method: str, images: str) -> None:
 @pytest.mark.parametrize("method", EACH)
 def test_batches_and_threads_do_not_change_a_bit(method: str, images: str) -> None:
     _, heldout = images_of(images)
-    rows = torch.arange(0, len(heldout), len(heldout) // 70)
+    rows = torch.arange(0, len(heldout), max(1, len(heldout) // 70))
     pictures = heldout.images[rows]
     for dial in dials_of(method, images):
         whole = degrade(dial, 0.3, pictures, rows)
