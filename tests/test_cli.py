@@ -16,6 +16,8 @@ import pytest
 from conftest import MEASURES, TINY_SUITE, command, in_process
 
 from genbench import cli
+from genbench.cli import diagnosis
+from genbench.cli.diagnosis import Finding
 
 ROOT = Path(__file__).parent.parent
 BASELINES = ("baseline_random", "baseline_constant", "baseline_size")
@@ -344,10 +346,15 @@ def test_a_terminal_gets_tables_and_bars(tmp_path, tiny_suite) -> None:
     assert "sign-error" in shown
 
 
-def test_doctor_names_what_is_wrong(run, run_process, tmp_path) -> None:
-    well = run("doctor")
-    assert well.returncode == 0, well.stdout
-    assert "all well" in well.stdout
+def test_doctor_sums_up_in_a_line(run, monkeypatch) -> None:
+    """Of findings made up here; that this machine is well is what its JSON says, above."""
+    for status, code, line in (("ok", 0, "all well"), ("problem", 1, "1 problem(s) found")):
+        monkeypatch.setattr(diagnosis, "examine", lambda _, s=status: [Finding("a thing", s, "a detail")])
+        done = run("doctor")
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (code, line)
+
+
+def test_doctor_names_what_is_wrong(run_process, tmp_path) -> None:
     (tmp_path / "bad.dist-info").mkdir()
     (tmp_path / "bad.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 1\n")
     (tmp_path / "bad.dist-info" / "entry_points.txt").write_text("[genbench]\nbad = no_such_module_here\n")

@@ -36,7 +36,7 @@ def test_lite_runs_end_to_end_on_a_folder(run, tmp_path) -> None:
     done = run(
         "run", "--suite", "lite", "--dataset", f"folder:{tmp_path / 'data'}", "--measure", "params",
         "--set", "data.seen=4", "--set", "data.unseen=2", "--set", "testbed.zero_shot=[0, 2]",
-        "--set", "testbed.ssim=[0.8, 1.0]", "--set", "testbed.degradation=blur", "--set", "adapt.epochs=2",
+        "--set", "testbed.ssim=[0.8, 1.0]", "--set", "testbed.degradation=blur", "--set", "adapt.epochs=1",
         "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

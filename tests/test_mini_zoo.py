@@ -78,8 +78,8 @@ def _features(backbone: LoadedBackbone, images: Tensor) -> Tensor:
 
 
 def _text_accuracy(backbone: LoadedBackbone, glyphs: ImageData) -> float:
-    """50-way accuracy on the unseen classes, from their names alone."""
-    unseen = glyphs.heldout.labels >= 50
+    """50-way accuracy on the unseen classes, from their names alone: of every fourth image."""
+    unseen = torch.nonzero(glyphs.heldout.labels >= 50).flatten()[::4]
     prompts = [backbone.prompt.format(name=name) for name in glyphs.class_names[50:]]
     images = F.normalize(_features(backbone, glyphs.heldout.images[unseen]), dim=-1)
     guesses = (images @ backbone.encode_text(prompts).T).argmax(dim=1) + 50

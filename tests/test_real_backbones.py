@@ -142,24 +142,15 @@ class TestCounts:
 
 
 class TestClip:
-    @pytest.mark.parametrize(
-        "size",
-        [
-            "RN50",
-            pytest.param("RN101", marks=pytest.mark.slow),
-            pytest.param("RN50x4", marks=pytest.mark.slow),
-            "ViT-B-32",
-            pytest.param("ViT-B-16", marks=pytest.mark.slow),
-            pytest.param("RN50x16", marks=pytest.mark.slow),
-        ],
-    )
+    # One loader for all; the sizes of all are counted on the meta device above.
+    @pytest.mark.parametrize("size", ["RN50", "RN50x4", "ViT-B-32"])
     def test_random_weights_from_a_local_file(self, size: str, folder: Path) -> None:
         name = f"clip:{size}"
         state = random_state(on_meta(name), torch.float16)
         path = folder / f"{size}.safetensors"
         save_file(state, path)
         kept = {key: state[f"visual.{key}"] for key in on_meta(name).visual.state_dict()}
-        del state  # RN50x64 has 623 M weights
+        del state
         request = BackboneRequest(weights=folder)
         assert ALL[name].available(request).ready
 
@@ -217,10 +208,7 @@ class TestClip:
 
 
 class TestEfficientNet:
-    @pytest.mark.parametrize(
-        "size",
-        ["b0", "b1", "b2", "b3", *(pytest.param(f"b{i}", marks=pytest.mark.slow) for i in (4, 5, 6, 7))],
-    )
+    @pytest.mark.parametrize("size", ["b0", "b2", "b4"])
     def test_random_weights_from_a_local_file(self, size: str, folder: Path) -> None:
         name = f"efficientnet:{size}"
         state = random_state(on_meta(name), torch.float32)
