@@ -83,15 +83,16 @@ def _slice(cube: xr.Dataset, where: Mapping[str, float], resamples: int, seed: i
     levels, models = wrong.shape[:2]
     classes = present.shape[1]
     exact = np.zeros((levels, models, classes))
-    drawn = np.zeros((levels, models, resamples, classes), dtype=np.float32)
+    # Class by class in memory, as it is filled: one class of every resample, scattered, would take minutes.
+    drawn = np.zeros((classes, levels, models, resamples), dtype=np.float32)
     images = tuple(np.bincount(labels, minlength=classes).tolist())
     for label, counts in enumerate(_draws(images, resamples, seed)):
         share = (counts / images[label]).astype(np.float32)
         inside = present[:, label]
         chosen = wrong[inside][:, :, labels == label]
         exact[inside, :, label] = chosen.mean(axis=2, dtype=np.float64)
-        drawn[inside, :, :, label] = chosen @ share.T
-    truth, resampled = (_marginals(errors, present) for errors in (exact, drawn))
+        drawn[label, inside] = chosen @ share.T
+    truth, resampled = (_marginals(errors, present) for errors in (exact, np.moveaxis(drawn, 0, -1)))
     return Slice(int(np.isin(labels, np.flatnonzero(present.any(axis=0))).sum()), truth, resampled)
 
 
