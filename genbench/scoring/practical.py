@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from genbench.scoring.blas import one_blas_thread
 from genbench.scoring.pairs import pair_weights
 from genbench.scoring.ranking import differ_surely
 
@@ -156,6 +157,18 @@ class Slice:
         return np.asarray(d[first] - d[second])
 
 
+@dataclass(frozen=True)
+class _Resampled:
+    """Several measures in one slice, under its resamples."""
+
+    readings: Array
+    """(measures, models); NaN where a measure is not judged on a model."""
+    errors: dict[str, Array]
+    """Statistic to sign-errors, (measures, resamples)."""
+    ends: dict[str, Array]
+    """Statistic to their 95 % intervals, (2, measures)."""
+
+
 class SliceErrors(Struct, frozen=True):
     """`STATISTICS` over classes of a model's held-out error in a slice."""
 
@@ -199,6 +212,34 @@ class PracticalTruth:
 
         A family in which fewer than two models have a finite reading takes no part.
         """
+        return self.scores([readings])[0]
+
+    @one_blas_thread
+    def scores(self, measures: Sequence[Mapping[str, float]]) -> list[PracticalScore | None]:
+        """The same of several: one pass over the resamples serves them all."""
+        slices = {key: self._resample(key, measures) for key in self.slices}
+        return [self._score(one, place, slices) for place, one in enumerate(measures)]
+
+    def _resample(self, key: tuple[str, str], measures: Sequence[Mapping[str, float]]) -> _Resampled:
+        slice_, models = self.slices[key], self.models[key[0]]
+        read = np.array([[self._judged(one, model) for model in models] for one in measures])
+        first, second = slice_.pairs
+        # A pair without a reading claims nothing. Whole numbers this small are exact in single precision.
+        claimed = np.nan_to_num(np.sign(read[:, first] - read[:, second])).astype(np.float32)
+        finite = np.isfinite(read)
+        claimed[~(finite[:, first] & finite[:, second])] = 0
+        kept = finite.sum(axis=1) * (finite.sum(axis=1) - 1) // 2
+        errors, ends = {}, {}
+        for statistic, signs in slice_.resampled_signs.items():
+            agreed = (signs.astype(np.float32) @ claimed.T).astype(np.float64)
+            # Halves add up exactly: the mean over pairs of ½ (1 − sgn·sgn), pair by pair or not.
+            errors[statistic] = np.ascontiguousarray((0.5 * (kept - agreed) / np.maximum(kept, 1)).T)
+            ends[statistic] = np.quantile(errors[statistic], [0.025, 0.975], axis=1)
+        return _Resampled(read, errors, ends)
+
+    def _score(
+        self, readings: Mapping[str, float], place: int, slices: Mapping[tuple[str, str], _Resampled]
+    ) -> PracticalScore | None:
         parts: list[Part] = []
         headlines: list[Array] = []
         worst: list[WorstPair] = []
@@ -206,8 +247,8 @@ class PracticalTruth:
         apart: list[float] = []
         alike: list[float] = []
         for (family, name), slice_ in self.slices.items():
-            models = self.models[family]
-            c = np.array([self._judged(readings, model) for model in models])
+            models, drawn = self.models[family], slices[family, name]
+            c = drawn.readings[place]
             finite = np.isfinite(c)
             if finite.sum() < 2:
                 continue
@@ -216,14 +257,13 @@ class PracticalTruth:
             pairs += len(first)
             claimed = np.sign(c[first] - c[second])
             for statistic in STATISTICS:
-                signs = slice_.resampled_signs[statistic]
-                # Halves add up exactly: the mean over pairs of ½ (1 − sgn·sgn), pair by pair or not.
-                agreed = (signs if len(kept) == signs.shape[1] else signs[:, kept]) @ claimed.astype(np.int32)
-                resampled = 0.5 * (len(kept) - agreed) / len(kept)
                 difference = slice_.difference(statistic)[kept]
-                parts.append(_part(family, name, statistic, claimed, difference, resampled, slice_.images))
+                low, high = drawn.ends[statistic][:, place]
+                parts.append(
+                    _part((family, name, statistic), claimed, difference, (low, high), slice_.images)
+                )
                 if statistic == HEADLINE:
-                    headlines.append(resampled)
+                    headlines.append(drawn.errors[statistic][place])
                     errors = _errors(claimed, difference)
                     same = self._same_backbone(models, first, second)
                     apart += [float(errors[~same].mean())] if (~same).any() else []
@@ -301,25 +341,19 @@ def _errors(claimed: Array, difference: Array) -> Array:
 
 
 def _part(
-    family: str,
-    name: str,
-    statistic: str,
-    claimed: Array,
-    difference: Array,
-    resampled: Array,
-    images: int,
+    where: tuple[str, str, str], claimed: Array, difference: Array, ends: tuple[float, float], images: int
 ) -> Part:
     errors = _errors(claimed, difference)
     sureness = pair_weights(difference, images)
     total = float(sureness.sum())
-    low, high = np.quantile(resampled, [0.025, 0.975])
+    family, name, statistic = where
     return Part(
         family=family,
         slice=name,
         statistic=statistic,
         value=float(errors.mean()),
-        low=float(low),
-        high=float(high),
+        low=float(ends[0]),
+        high=float(ends[1]),
         noise_aware=float((sureness * errors).sum()) / total if total > 0 else None,
         pairs=len(errors),
         sure_pairs=int((sureness > 0).sum()),

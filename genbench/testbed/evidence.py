@@ -151,7 +151,8 @@ class TestbedEvidence(Evidence):
 
     def judge(self, results: Sequence[MeasureResult]) -> Judged:
         """Practical sign-errors."""
-        return Judged([replace(one, score=self.truth.score(_oriented(one))) for one in results])
+        scores = self.truth.scores([_oriented(one) for one in results])
+        return Judged([replace(one, score=score) for one, score in zip(results, scores, strict=True)])
 
     def public(self) -> dict[str, PublicBackbone]:
         """Network to its backbone, weights, and how its adaptation was set and ended."""

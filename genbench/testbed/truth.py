@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genbench.errors import UserError
+from genbench.scoring.blas import one_blas_thread
 from genbench.scoring.practical import RESAMPLES, STATISTICS, PracticalTruth, Slice
 from genbench.testbed.cube import network_cube, summaries
 
@@ -29,6 +30,7 @@ _RIGHT = {"zero_shot": "right_robustness", "ssim": "right_zero_shot"}
 the slices alone."""
 
 
+@one_blas_thread
 def practical_truth(
     cubes: Mapping[str, xr.Dataset], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> PracticalTruth:
