@@ -12,7 +12,7 @@ from genbench.errors import UserError
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["template_environment", "write_page"]
+__all__ = ["shown_number", "template_environment", "write_page"]
 
 
 def template_environment(package: str, kinds: Mapping[str, str]) -> Environment:
@@ -35,7 +35,7 @@ def template_environment(package: str, kinds: Mapping[str, str]) -> Environment:
     # Curves and maps keep their order.
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
     environment.filters["seconds"] = _shown_seconds
-    environment.filters["short"] = _shown_number
+    environment.filters["short"] = shown_number
     return environment
 
 
@@ -61,6 +61,6 @@ def _shown_seconds(value: float) -> str:
     return "<0.01" if value < 0.005 else f"{value:.2f}" if value < 10 else f"{value:,.0f}"
 
 
-def _shown_number(value: float | None) -> str:
+def shown_number(value: float | None) -> str:
     """A score: most are shares, some go to 100."""
     return "–" if value is None else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from genbench.display.names import reading_note
 from genbench.display.tables import Shown
 from genbench.population.effects import Effect, setting_effects
+from genbench.scoring.population import SHOWN
 from genbench.suites.fields import Toml
 from genbench.suites.result import MeasureResult
 
@@ -42,6 +43,8 @@ class NetworkRuns(Struct, frozen=True, kw_only=True):
     gap: list[float]
     truth: OtherTruth | UnsetType = UNSET
     converged: list[int]
+    scores: list[tuple[str, str]]
+    """Label and meaning of the scores beside the headline, in the order of a measure's table."""
 
 
 class Spread(Struct, frozen=True):
@@ -113,6 +116,7 @@ class Overview:
             gap=[round(_number(network, "gap"), 5) for network in networks],
             truth=self._truth(),
             converged=[int(bool(network["converged"])) for network in networks],
+            scores=[(column.label, column.about) for column in SHOWN],
         )
 
     def _truth(self) -> OtherTruth | UnsetType:

@@ -13,16 +13,15 @@ from genbench.display.csv_text import table_text
 from genbench.display.scatter import Point, ScatterPanel
 from genbench.display.tables import Shown, Table
 from genbench.population.overview import EvidencePage, Overview, reasons
-from genbench.population.site_figures import EnvironmentFigure, GapFigure, environment_errors, gap_scatter
-from genbench.scoring.population import (
-    SHOWN,
-    AxisErrors,
-    Column,
-    PopulationScore,
-    ScoreNumber,
-    WorstEnvironment,
-    scores_frame,
+from genbench.population.site_figures import (
+    EnvironmentFigure,
+    GapFigure,
+    ScoreTables,
+    environment_errors,
+    gap_scatter,
+    score_tables,
 )
+from genbench.scoring.population import AxisErrors, PopulationScore, WorstEnvironment, scores_frame
 from genbench.suites.pages import NetworkColumn, Pages
 from genbench.suites.result import Judged, MeasureResult
 
@@ -69,11 +68,9 @@ class MeasurePage(Struct, frozen=True, kw_only=True):
     """Columns at the top."""
     reasons: list[tuple[int, str, str]]
     environments: EnvironmentFigure | None = None
-    scores: list[tuple[Column, ScoreNumber | None]] = []
-    axes: list[AxisErrors] = []
+    tables: ScoreTables | None = None
     wrong: int = 0
     """Environments in which it is wrong more often than not."""
-    worst: list[WorstEnvironment] = []
 
 
 class PopulationPages(Pages):
@@ -248,10 +245,8 @@ class PopulationPages(Pages):
         return structs.replace(
             page,
             environments=environment_errors(score, errors),
-            scores=[(column, score.shown(column)) for column in SHOWN],
-            axes=score.by_hyperparameter(),
+            tables=score_tables(score, _WORST_TOLD),
             wrong=sum(error > 0.5 for values in errors.values() for error in values),
-            worst=score.worst[:_WORST_TOLD],
         )
 
     def evidence_page(self) -> EvidencePage:

@@ -331,7 +331,11 @@ class TestbedPages(Pages):
     def measure_page(self, result: MeasureResult) -> MeasurePage:
         """Readings against evidence, and what went wrong."""
         return MeasurePage(
-            figure=scatter(result, self.evidence.known),
+            figure=scatter(
+                result,
+                self.evidence.known,
+                [(pair, *_readings(result, pair)) for pair in _wrong(result)[:_WORST_TOLD]],
+            ),
             **structs.asdict(_told(result)),
             readings=[
                 self._reading(*reading)
@@ -382,15 +386,19 @@ def _told(result: MeasureResult) -> Told:
     )
 
 
-def _explained(result: MeasureResult, pair: WorstPair) -> ToldPair:
-    """Why a pair counts against the measure, in a sentence."""
-    better, worse = short_name(pair.better), short_name(pair.worse)
+def _readings(result: MeasureResult, pair: WorstPair) -> tuple[str, str]:
+    """Of both, with as many digits as it takes to tell them apart."""
     digits = 4
     while digits < 17 and f"{pair.reading_better:.{digits}g}" == f"{pair.reading_worse:.{digits}g}":
         digits += 1  # they differ further behind the point
-    first, second = (
-        f"{result.direction * value:.{digits}g}" for value in (pair.reading_better, pair.reading_worse)
-    )
+    first, second = pair.reading_better, pair.reading_worse
+    return f"{result.direction * first:.{digits}g}", f"{result.direction * second:.{digits}g}"
+
+
+def _explained(result: MeasureResult, pair: WorstPair) -> ToldPair:
+    """Why a pair counts against the measure, in a sentence."""
+    better, worse = short_name(pair.better), short_name(pair.worse)
+    first, second = _readings(result, pair)
     return ToldPair(
         family=pair.family,
         slice=SLICE_NAMES[pair.slice],

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from genbench.display.names import short_count, short_name
+from genbench.display.packed import Packed, packed
 from genbench.display.scatter import MOST_LINES, far_apart
-from genbench.scoring.practical import SLICE_NAMES, SLICES, JudgedModel
+from genbench.scoring.practical import SLICE_NAMES, SLICES, JudgedModel, Part, WorstPair
+from genbench.scoring.practical import STATISTIC_NAMES as SHORT_NAMES
 from genbench.suites.result import MeasureResult
 from genbench.testbed.cube_figures import STATISTIC_NAMES
 from genbench.testbed.tradeoff_point import TradeOff
@@ -51,10 +53,15 @@ class ScatterFigure(Struct, frozen=True):
 
     x: str
     log: bool
-    values: list[float | None]
+    values: Packed | list[float | None]
     """In the order of the networks."""
     wrong: list[list[tuple[int, int]]]
     """Of each panel: pairs of networks that a line joins."""
+    told: list[tuple[int, int, int, str, str, str]]
+    """Wrongly ordered pairs, the surest first: panel, better and worse network, their readings, sureness."""
+    parts: list[tuple[int, int, str, float, float, float, float | None, int, int, int]]
+    """Of the sign-error: family, panel, statistic, value, ends of its interval, noise-aware, pairs, sure
+    pairs, ties."""
 
 
 class MapStar(Struct, frozen=True):
@@ -105,10 +112,16 @@ def shared_networks(known: Mapping[str, JudgedModel]) -> SharedNetworks:
     )
 
 
-def scatter(result: MeasureResult, known: Mapping[str, JudgedModel]) -> ScatterFigure | None:
-    """Readings against the mean held-out error, one panel per slice; None without two values."""
-    # No eye sees more digits, and records have them all.
-    values = {network: float(f"{value:.5g}") for network, value in result.values.items()}
+def scatter(
+    result: MeasureResult, known: Mapping[str, JudgedModel], told: Sequence[tuple[WorstPair, str, str]]
+) -> ScatterFigure | None:
+    """Readings against the mean held-out error, one panel per slice; None without two values.
+
+    Parameters
+    ----------
+    told : pairs that the page tells of, with their readings as it shows them.
+    """
+    values = result.values
     if len(values) < 2:
         return None
     place = {network: number for number, network in enumerate(known)}
@@ -117,9 +130,35 @@ def scatter(result: MeasureResult, known: Mapping[str, JudgedModel]) -> ScatterF
         [(place[pair.better], place[pair.worse]) for pair in worst if pair.slice == name][:MOST_LINES]
         for name in SLICES
     ]
+    families = list(dict.fromkeys(one.family for one in known.values()))
     return ScatterFigure(
-        result.name, far_apart(list(values.values())), [values.get(network) for network in known], wrong
+        x=result.name,
+        log=far_apart(list(values.values())),
+        # No eye sees more digits, and records have them all.
+        values=packed([values.get(network) for network in known]),
+        wrong=wrong,
+        told=[
+            (
+                SLICES.index(pair.slice),
+                place[pair.better],
+                place[pair.worse],
+                first,
+                second,
+                f"{pair.certainty:.1f}",
+            )
+            for pair, first, second in told
+        ],
+        parts=[_part(part, families) for part in (result.score.parts if result.score else [])],
     )
+
+
+def _part(
+    part: Part, families: Sequence[str]
+) -> tuple[int, int, str, float, float, float, float | None, int, int, int]:
+    aware = None if part.noise_aware is None else round(part.noise_aware, 3)
+    ends = (round(part.value, 3), round(part.low, 3), round(part.high, 3))
+    place = (families.index(part.family), SLICES.index(part.slice), SHORT_NAMES[part.statistic])
+    return (*place, *ends, aware, part.pairs, part.sure_pairs, part.ties)
 
 
 def cube_figures(cube: xr.Dataset, point: TradeOff) -> CubeFigure:

@@ -129,7 +129,7 @@ function gaps(data, colour, hyperparameter) {
 function environments(data, colour) {
   const all = Object.values(data.groups).flat();
   const line = (name, errors, style) => {
-    const x = [...errors].sort((a, b) => a - b);
+    const x = errors.map((error) => error / 1000).sort((a, b) => a - b);
     return { x: [0, ...x, 1], y: [0, ...x.map((_, k) => (k + 1) / x.length), 1], name, mode: "lines", line: { shape: "hv", ...style },
       hovertemplate: `${name}<br>sign-error at most %{x:.3f}<br>in %{y:.0%} of environments<extra></extra>` };
   };
@@ -177,21 +177,22 @@ function severities(data, colour) {
 
 // -- numbers as tables -------------------------------------------------------------------------------
 
-function table(caption, heads, rows) {
+// Columns in `texts` are words; all others are numbers.
+function table(caption, heads, rows, texts = {}) {
   const made = document.createElement("table");
   if (caption) made.createCaption().textContent = caption;
   const first = made.createTHead().insertRow(), body = made.createTBody();
-  const cell = (row, kind, text, scope) => {
+  const cell = (row, kind, text, place, scope) => {
     const one = document.createElement(kind);
     one.textContent = text;
-    one.className = "n";
+    one.className = texts[place] ?? "n";
     if (scope) one.scope = scope;
     row.append(one);
   };
-  heads.forEach((text) => cell(first, "th", text, "col"));
-  for (const texts of rows) {
+  heads.forEach((text, place) => cell(first, "th", text, place, "col"));
+  for (const cells of rows) {
     const row = body.insertRow();
-    texts.forEach((text, place) => cell(row, place ? "td" : "th", text, place ? "" : "row"));
+    cells.forEach((text, place) => cell(row, place ? "td" : "th", text, place, place ? "" : "row"));
   }
   return made;
 }
@@ -247,10 +248,61 @@ function networkTable(data) {
     [NETWORKS.names[place], NETWORKS.families[place], data.values[place], ...NETWORKS.panels.map((panel) => panel.errors[place].toFixed(3))]))];
 }
 
-const TABLES = { heatmaps: heatmapTables, combinations, networks: networkTable };
+const three = (value) => (value === null ? "–" : value.toFixed(3));
+
+function pairs(data) {
+  return [table("", ["slice", "family", "what happened", "sure (sd)"], data.told.map(([panel, better, worse, first, second, sure]) => {
+    const { title, errors } = NETWORKS.panels[panel], one = NETWORKS.names[better], other = NETWORKS.names[worse];
+    return [title, NETWORKS.families[better], `${one} errs less than ${other} (${three(errors[better])} against ${three(errors[worse])}), but ${data.x} reads ${first} for ${one} and ${second} for ${other}.`, sure];
+  }), { 0: "", 1: "status", 2: "why" })];
+}
+
+function parts(data) {
+  const families = [...new Set(NETWORKS.families)];
+  return [table("", ["family", "slice", "statistic", "sign-error", "95 %", "noise-aware", "pairs", "sure pairs", "ties"], data.parts.map(([family, panel, statistic, value, low, high, aware, ...counts]) =>
+    [families[family], NETWORKS.panels[panel].title, `${statistic} of error`, three(value), `${three(low)} – ${three(high)}`, three(aware), ...counts]), { 0: "status", 1: "status", 2: "status" })];
+}
+
+function scores(data) {
+  const [kept, available] = data.environments;
+  const meanings = [["sign-error", `Mean over the ${kept} environments kept of ${available} (001); ranks the board`], ...RUNS.scores];
+  return [table("", ["score", "value", "95 %", "what it means"], meanings.map(([label, about], place) => [label, ...data.scores[place], about]), { 0: "", 3: "" })];
+}
+
+function axes(data) {
+  return [table("", ["differs", "mean", "90th %", "max", "environments"], data.axes.map(([name, mean, p90, max, kept, available]) => [name, mean, p90, max, `${kept} of ${available}`]), { 0: "" })];
+}
+
+function worst(data) {
+  return [table("", ["differs", "from – to", "everything else", "effective pairs", "sign-error"], data.worst, { 0: "", 1: "status", 2: "" })];
+}
+
+const TABLES = { heatmaps: heatmapTables, combinations, networks: networkTable, pairs, parts, scores, axes, worst };
+
+const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+// What `display/packed.py` packs: three letters a number, of which four digits are right.
+function unpack({ sign, low, step, codes }) {
+  return (codes.match(/.../g) ?? []).map((letters) => {
+    const code = [...letters].reduce((sum, letter) => 64 * sum + LETTERS.indexOf(letter), 0);
+    if (code === 64 ** 3 - 1) return null;
+    const value = low + code * step;
+    return Number((sign ? sign * Math.exp(value) : value).toPrecision(4));
+  });
+}
+
+// The JSON of a page, parsed and unpacked once.
+const PARSED = {};
+function read(id) {
+  if (!(id in PARSED)) {
+    const data = PARSED[id] = JSON.parse(document.getElementById(id).textContent);
+    for (const name of ["readings", "values"]) if (data[name]?.codes !== undefined) data[name] = unpack(data[name]);
+  }
+  return PARSED[id];
+}
 
 function draw(place) {
-  const data = place.dataset.from ? JSON.parse(document.getElementById(place.dataset.from).textContent) : undefined;
+  const data = place.dataset.from ? read(place.dataset.from) : undefined;
   const choice = place.dataset.choice ? document.getElementById(place.dataset.choice).value : undefined;
   if (place.dataset.table) {
     place.replaceChildren(...TABLES[place.dataset.table](data, choice));
