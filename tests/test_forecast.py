@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import MEASURES, TINY_SUITE
+from msgspec import structs
+from PIL import Image
 
-from genbench.engine.cells import Outcome, Status, Step, make_cell
+from genbench.engine.cells import Limits, Outcome, Status, Step, make_cell
+from genbench.engine.guard import run_guarded
 from genbench.engine.readings import ReadingTable
-from genbench.engine.store import Store
+from genbench.engine.store import Store, write_sealed
+from genbench.plugin.offers import DataRequest
 from genbench.plugin.registry import load_registry
-from genbench.population.forecast import forecast_cells
+from genbench.population.forecast import _IMAGES as published_sizes
+from genbench.population.forecast import _evaluated_images, _in_folder, forecast_cells
 from genbench.population.plan import BLOCK, plan_population
+from genbench.population.suite import PopulationSuite
 from genbench.runs.forecast import estimate
-from genbench.runs.past import Past, took
+from genbench.runs.past import Past, Took, took
 from genbench.runs.plan import Plan, make_plan
+from genbench.runs.reading_costs import _shared_seconds
 from genbench.suites import load_suite
+from genbench.suites.evidence_packs import find_pack
+from genbench.suites.plan import TrainingPass
+from genbench.suites.suite import Suite
+from genbench.testbed.forecast import Speed, image_counts
+from genbench.testbed.forecast import forecast_cells as forecast_cells_of_testbed
+from genbench.testbed.manifest import TestbedManifest
+from genbench.testbed.plan import plan_testbed
+from genbench.testbed.suite import TestbedSuite
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +82,7 @@ def scaled(store: Path, step: str, times: float) -> int:
             seal, _, text = (folder / "cost.json").read_text().partition("\n")
             body = json.loads(text)
             body["cost"]["seconds"] *= times
+            body["cost"]["processor_seconds"] *= times
             (folder / "cost.json").write_text(f"{seal}\n{json.dumps(body)}")
             found += 1
     return found
@@ -99,6 +117,42 @@ def test_readings_of_a_measure_tell_of_the_next_ones(tmp_path: Path, reference: 
     assert known.work[step] == pytest.approx(own + shared, abs=0.3)
 
 
+@pytest.mark.parametrize(
+    ("cost", "seconds"),
+    [
+        ({"processor_seconds": 2.0}, 2.0),  # others had the processor most of the time
+        ({"processor_seconds": 70.0, "threads": 2}, 40.0),  # two threads
+        ({"processor_seconds": 2.0, "device": "cuda NVIDIA T4"}, 40.0),  # it waited for the GPU
+        ({}, 40.0),  # as written before anybody counted
+    ],
+)
+def test_what_a_cell_took_leaves_out_what_others_did(tmp_path: Path, cost: dict, seconds: float) -> None:
+    cell = make_cell(Step("made", "nowhere:nothing", "make"), "", {})
+    with Store(tmp_path / "store") as store:
+        store.commit(cell, Outcome(Status.OK), {})
+        write_sealed(
+            store.folder(cell.key) / "cost.json",
+            {"cost": {"seconds": 40.0, "shared_seconds": 0.0, "peak_bytes": 3, **cost}, "provenance": {}},
+        )
+        assert took(store.root, cell.key) == Took(seconds, 3)
+
+
+def spin(seconds: float) -> dict:
+    began = time.process_time()
+    while time.process_time() - began < seconds:
+        pass
+    return {}
+
+
+def test_a_cell_that_waits_takes_no_processor() -> None:
+    limits = Limits(60, 2**30)
+    slept = run_guarded(lambda ask: time.sleep(0.5) or {}, limits).cost
+    worked = run_guarded(lambda ask: spin(0.3), limits).cost
+    assert slept.seconds >= 0.5
+    assert slept.processor_seconds <= 0.25
+    assert 0.28 <= worked.processor_seconds <= worked.seconds + 0.02
+
+
 def test_a_cell_that_slept_does_not_count(tmp_path: Path) -> None:
     step = Step("made", "nowhere:nothing", "make")
     with Store(tmp_path / "store") as store:
@@ -118,6 +172,104 @@ def test_a_store_that_cannot_be_read_tells_nothing(tmp_path: Path) -> None:
     assert Past(tmp_path).readings("tiny", quick=False) == {}
     assert Past(tmp_path / "nowhere").steps() == {}
     assert took(tmp_path, "ab" * 32) is None
+
+
+# -- testbeds ----------------------------------------------------------------------------------------------
+
+
+def mini_networks() -> tuple[TestbedSuite, dict[str, int]]:
+    """The suite, and how many epochs each of its networks was trained, as its pack says."""
+    suite = load_suite("mini")
+    assert isinstance(suite, TestbedSuite)
+    manifest = find_pack(suite).read_as(TestbedManifest)
+    return suite, {name: packed.result["epochs"] for name, packed in manifest.networks.items()}
+
+
+def test_every_family_of_mini_is_told_to_be_trained_for_as_long_as_it_was() -> None:
+    """Where the number of epochs is only a cap: within a factor of two, family by family."""
+    suite, epochs = mini_networks()
+    counts = {"seen": 2700, "unseen": 2700, "heldout": 4200, "bytes": 3072}
+    only_training = Speed(0.0, 1.0, feature_width=1, side=32, weights=1, kept=1, measured=True)
+    plan = plan_testbed(suite)
+    told = forecast_cells_of_testbed(
+        suite, [one.network for one in plan.networks], dict.fromkeys(suite.backbones, only_training), counts
+    )
+    for family, backbones in suite.families().items():
+        mine = [one for one in plan.networks if one.hyperparameters["backbone"] in backbones]
+        true = sum(2700 * float(one.hyperparameters["train_share"]) * epochs[one.label] for one in mine)
+        said = sum(told[one.network.key].seconds for one in mine)
+        assert true / 2 <= said <= 2 * true, family
+
+
+def test_images_of_a_folder_are_as_large_as_they_are(tmp_path: Path) -> None:
+    for split, count in (("train", 3), ("test", 2)):
+        for name in ("cat", "dog"):
+            (tmp_path / split / name).mkdir(parents=True)
+            for i in range(count):
+                Image.new("RGB", (20, 20)).save(tmp_path / split / name / f"{i}.png")
+    suite = replace_fields(load_suite("lite"), f"folder:{tmp_path}")
+    assert image_counts(suite) == {"seen": 6, "unseen": 0, "heldout": 4, "bytes": 3 * 20 * 20}
+
+
+def replace_fields(suite: Suite, dataset: str) -> TestbedSuite:
+    assert isinstance(suite, TestbedSuite)
+    return replace(suite, data=structs.replace(suite.data, dataset=dataset, seen=2, unseen=0))
+
+
+# -- populations -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["digits", "fashion14", "glyphs"])
+def test_data_sets_are_as_large_as_the_forecast_thinks(name: str) -> None:
+    data = load_registry().resolve("datasets", name)[0].item.load(DataRequest())
+    assert published_sizes[name] == (len(data.train), len(data.heldout))
+
+
+@pytest.mark.parametrize(
+    ("suite", "images"),
+    [
+        (
+            "nin-digits",
+            1541 * (1 + 11 * 3),
+        ),  # 256 of 1,797 are for training
+        ("nin-fashion", 10_000 + 1000 * 6 * 2),
+        ("domains", 840),  # 20 of 100 classes of 42 images
+    ],
+)
+def test_networks_are_judged_on_the_images_that_are_held_out(suite: str, images: int) -> None:
+    found = load_suite(suite)
+    assert isinstance(found, PopulationSuite)
+    (dataset,) = {found.settings(point).dataset for point in found.points()}
+    assert _evaluated_images(found, dataset) == images
+
+
+def test_images_of_a_folder_of_domains_are_counted(tmp_path: Path) -> None:
+    for domain in ("art", "photo"):
+        for name in ("cat", "dog"):
+            (tmp_path / domain / name).mkdir(parents=True)
+            for i in range(5):
+                (tmp_path / domain / name / f"{i}.png").touch()
+    assert _in_folder(tmp_path) == (16, 4)
+
+
+# -- readings ----------------------------------------------------------------------------------------------
+
+
+def shared(names: list[str], images: int) -> float:
+    """In passes of all images forward and backward, of a network that was trained on so many."""
+    measures = [load_registry().measures[name].item for name in names]
+    return _shared_seconds(measures, TrainingPass(1.0, images), {})
+
+
+def test_readings_share_outputs_and_searches() -> None:
+    weights, outputs = ["params", "param_norm"], ["inverse_margin", "ece", "cross_entropy"]
+    assert shared(weights, 1000) == 0
+    assert shared(outputs[:1], 1000) == shared([*weights, *outputs], 1000) == pytest.approx(1 / 3)
+    # A search looks at as many examples, however many there are.
+    few, many = (shared(["pacbayes_orig"], n) - shared(outputs, n) for n in (1000, 4000))
+    assert few == pytest.approx(4 * many)
+    assert shared(["pacbayes_orig", "pacbayes_flatness"], 1000) == shared(["pacbayes_orig"], 1000)
+    assert shared(["pacbayes_orig", "gi_intra_l1"], 1000) > shared(["pacbayes_orig"], 1000)
 
 
 def test_fashion_is_told_within_a_factor_of_two(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,14 +230,34 @@ def test_a_domain_that_is_left_out_is_not_trained_on(tmp_path) -> None:
         pool(tmp_path / "c", TRAINING, ["digits"], domains=True)
 
 
-def test_a_folder_of_domains_is_read_as_domainbed_lays_it_out(tmp_path) -> None:
+def draw_domains(root: Path) -> None:
+    """Two domains of two classes of five images, each of one level of its own."""
     for domain, level in (("art", 40), ("photo", 200)):
-        for name in ("cat", "dog"):
-            (tmp_path / domain / name).mkdir(parents=True)
+        for place, name in enumerate(("cat", "dog")):
+            (root / domain / name).mkdir(parents=True)
             for i in range(5):
-                Image.fromarray(np.full((40, 50, 3), level + i, np.uint8)).save(
-                    tmp_path / domain / name / f"{i}.png"
-                )
+                pixels = np.full((40, 50, 3), level + 5 * place + i, np.uint8)
+                Image.fromarray(pixels).save(root / domain / name / f"{i}.png")
+
+
+def test_with_a_training_pool_domains_keep_apart(tmp_path) -> None:
+    """What is not trained on is held out, each image in the file of its own domain: more to judge on."""
+    draw_domains(tmp_path / "images")
+    name, given = f"folder:{tmp_path / 'images'}", {"domains": True, "training_pool": 6}
+    training = pool(tmp_path / "a", TRAINING, [name], **given)
+    heldout = pool(tmp_path / "b", HELDOUT, [name], **given)
+    trained = []
+    for place, (domain, level) in enumerate((("art", 40), ("photo", 200))):
+        judged, _ = heldout_images(heldout, Choice(name, 2, 0.0, domain, 0), inside=True)
+        mine = load_file(next(training.glob(f"*.{place}.safetensors")))["images"]
+        levels = [int(image.max()) for image in (*mine, *judged)]
+        assert sorted(levels) == list(range(level, level + 10))
+        trained.append(len(mine))
+    assert sum(trained) == 6
+
+
+def test_a_folder_of_domains_is_read_as_domainbed_lays_it_out(tmp_path) -> None:
+    draw_domains(tmp_path)
     data = load_domains(tmp_path, seed=0)
     assert data.domain_names == ("art", "photo")
     assert data.class_names == ("cat", "dog")

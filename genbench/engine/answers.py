@@ -73,6 +73,7 @@ def _cost(cost: Cost) -> Cost:
         cost,
         seconds=_amount(cost.seconds),
         shared_seconds=_amount(cost.shared_seconds),
+        processor_seconds=_amount(cost.processor_seconds),
         peak_bytes=int(min(max(cost.peak_bytes, 0), _LARGEST_COUNT)),
         device=one_line(printable(cost.device), 200),
     )

@@ -193,6 +193,9 @@ class Cost:
     threads: int = 1
     sandbox: str = "none"
     """What kept a reading from all but its network: "landlock+seccomp", or nothing."""
+    processor_seconds: float = 0.0
+    """Of its process, all threads together: what the wall clock says depends on who else is at work. 0 where
+    nobody counted."""
 
 
 class Cause(StrEnum):

@@ -30,6 +30,7 @@ from genbench.engine.processes import (
     family,
     memory_of,
     peak_of,
+    processor_seconds,
     resident,
 )
 from genbench.engine.sandbox import NOT_SEALED, SEALED, size_of
@@ -210,6 +211,7 @@ class _Watch:
         self._answering = 0.0
         # Only what it has mapped: of a process that closed all descriptors, there is nothing else.
         self._base = resident(self.pid)
+        self._processor = processor_seconds(self.pid)
         self._looked, self._family_at = now, now + _FAMILY_SECONDS
 
     def _begun(self, piece: int) -> None:
@@ -310,7 +312,9 @@ class _Watch:
         compute = self._limits.compute
         device = device or compute.device.partition(":")[0]
         sandbox = NOT_SEALED if self._seal is None else SEALED
-        return Cost(seconds, shared_seconds, peak, device, compute.threads, sandbox)
+        # Of one that is gone nobody can tell any more.
+        processor = max(0.0, processor_seconds(self.pid) - self._processor)
+        return Cost(seconds, shared_seconds, peak, device, compute.threads, sandbox, processor)
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):

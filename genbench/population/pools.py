@@ -98,7 +98,9 @@ def _store(name: str, split: str, inputs: PoolInputs, most: int | None, out: Pat
     names = data.domain_names if domains is not None else ("",)
     size = 0
     for place, _ in enumerate(names):
-        chosen = [(images, rows if domains is None else rows[domains[rows] == place]), *more]
+        chosen = [(images, rows), *more]
+        if domains is not None:
+            chosen = [(source, _of_domain(source, part, place)) for source, part in chosen]
         tensors = {
             "images": torch.cat([_batched(source, part) for source, part in chosen]),
             "labels": torch.cat([source.labels[part] for source, part in chosen]),
@@ -132,6 +134,11 @@ def _parts(
     if split == "train":
         return [(own, train[order[:most]].sort().values)]
     return [(own, rows), (data.train, train[order[most:]].sort().values)]
+
+
+def _of_domain(split: ImageSplit, rows: Tensor, place: int) -> Tensor:
+    domains: Tensor = getattr(split, "domains")  # noqa: B009, of both splits or of none
+    return rows[domains[rows] == place]
 
 
 def _load(name: str, domains: bool, seed: int) -> ImageData:

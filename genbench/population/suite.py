@@ -251,6 +251,5 @@ def _check_images(path: Path, data: DataTable, grid: fields.Toml) -> None:
         raise UserError(
             f"{path}: data.training_pool = {pool} images are not enough for a train_size of {most}"
         )
-    for other in ("heldout_domain", "heldout_size"):
-        if pool is not None and other in given:
-            raise UserError(f"{path}: data.training_pool and {other} exclude each other; drop one")
+    if pool is not None and "heldout_size" in given:
+        raise UserError(f"{path}: data.training_pool and heldout_size exclude each other; drop one")

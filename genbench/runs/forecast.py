@@ -148,8 +148,8 @@ def estimate(plan: Plan, store: Path, workers: int | None = None) -> Forecast:
     stored.update(cell.step for cell, found in demanded if found)
     left = [cell for cell, found in demanded if not found]
     past = Past(store)
-    readings = reading_costs(plan, left, past.readings(plan.suite.name, quick=plan.suite.quick))
     told = _told(plan, left, [cell for cell, found in demanded if found], store) if left else {}
+    readings = reading_costs(plan, left, past.readings(plan.suite.name, quick=plan.suite.quick))
     before = past.steps() if any(cell.key not in told for cell in left) else {}
     seconds = {cell.key: before.get(cell.step.name, cell.step.seconds) for cell in left}
     seconds |= {key: one.seconds for key, one in told.items()}
@@ -171,7 +171,7 @@ def estimate(plan: Plan, store: Path, workers: int | None = None) -> Forecast:
         workers=workers or os.cpu_count() or 1,
         forward_passes=sum(one.forward_passes for one in told.values()) + readings.forward_passes,
         disk_bytes=sum(one.disk_bytes for one in told.values()),
-        memory_bytes=max((one.memory_bytes for one in told.values()), default=readings.memory_bytes),
+        memory_bytes=max(readings.memory_bytes, *(one.memory_bytes for one in told.values()), 0),
         missing=list(plan.evidence.missing),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 
 from genbench.engine.cells import Cell, NetworkCells
 from genbench.plugin.offers import BackboneRequest, DataRequest
@@ -23,6 +24,8 @@ _PIXELS = 32 * 32 * 32
 _MULTIPLICATIONS_PER_WEIGHT = 120
 """Of a convolutional backbone on a 224-pixel image; between 74 (EfficientNet-b0) and 160 (CLIP RN50)."""
 _TRAINING_FACTOR = 3.0
+_LEAST_SECONDS = 5e-4
+"""Of an image, forward and backward, through the smallest of backbones: calls, not multiplications."""
 _HEAD_SECONDS = 2.6e-8
 """Of all heads of a backbone, per image × class × feature, on the machine of `_REFERENCE_RATE`."""
 _AUTOENCODER_SECONDS = 45.0
@@ -35,8 +38,11 @@ _PROCESS = 2**28
 """Bytes of a process with torch and a small network."""
 _LOOSE = 1.25
 """What a heap holds of what a step of training needs: free pieces between others cannot be given back."""
-_EPOCHS_NEEDED = 0.3
-"""Share of the epochs that an adaptation needs to reach a given loss, where their number is only a cap."""
+_EPOCHS_NEEDED = 0.13
+"""Share of the epochs that an adaptation needs to reach a given loss, where their number is only a cap: 10.4
+of 80 in the mean over the training images of all networks of `mini`."""
+_SEARCHED = 8
+"""Looks at all training images until the network with the given loss is found; see `loss_target`."""
 _NOMINAL_COUNTS = {
     "glyphs": (54, 42),
     "cifar100": (500, 100),
@@ -44,6 +50,8 @@ _NOMINAL_COUNTS = {
     "imagenet100": (1300, 50),
 }
 """Training and held-out images per class of data sets that may not be on this machine."""
+_SHAPE = (3, 256, 256)
+"""Of an image where nothing says."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +70,12 @@ class Speed:
     measured: bool
 
 
+_PROBED: dict[str, Speed] = {}
+"""Backbones that this process has timed: readings are told from them too, and need no probe of their own."""
+
+
 def image_counts(suite: TestbedSuite) -> dict[str, int]:
-    """Images of the seen and unseen classes' training sets and of the held-out set."""
+    """Images of the seen and unseen classes' training sets and of the held-out set; bytes of an image."""
     data = suite.data
     entry, argument = load_registry().resolve("datasets", data.dataset)
     if entry.item.available(DataRequest(argument=argument, seed=data.seed)).ready:
@@ -75,12 +87,22 @@ def image_counts(suite: TestbedSuite) -> dict[str, int]:
             _per_class(split.labels.numel(), len(loaded.class_names))
             for split in (loaded.train, loaded.heldout)
         ]
+        # Only the files can tell how large those of a folder are.
+        shape = tuple(loaded.train.batch([0]).shape[1:]) if len(loaded.train) else _SHAPE
     else:
         per_class = list(_NOMINAL_COUNTS.get(entry.item.name, (100, 50)))
+        shape = entry.item.image_size or _SHAPE
+    if data.image_side:
+        shape = (shape[0], data.image_side, data.image_side)
     train = min(per_class[0], data.train_per_class or per_class[0])
     heldout = min(per_class[1], data.heldout_per_class or per_class[1])
     seen, unseen = data.seen, data.unseen
-    return {"seen": train * seen, "unseen": train * unseen, "heldout": heldout * (seen + unseen)}
+    return {
+        "seen": train * seen,
+        "unseen": train * unseen,
+        "heldout": heldout * (seen + unseen),
+        "bytes": prod(shape),
+    }
 
 
 def _per_class(images: int, classes: int) -> int:
@@ -95,7 +117,8 @@ def probe(names: Iterable[str]) -> dict[str, Speed]:
     torch.set_num_threads(1)
     try:
         rate = core_rate()
-        return {name: _speed(name, rate) for name in names}
+        _PROBED.update((name, _speed(name, rate)) for name in names)
+        return {name: _PROBED[name] for name in names}
     finally:
         torch.set_num_threads(threads)
 
@@ -106,7 +129,7 @@ def _speed(name: str, rate: float) -> Speed:
     side = item.image_size or 224
     if not item.available(request).ready:
         weights = item.weight_count or 30_000_000
-        guess = weights * _MULTIPLICATIONS_PER_WEIGHT * (side / 224) ** 2 / rate
+        guess = _multiplications(weights, side) / rate
         # Layers and widths both grow with the weights, activations with the root of their product.
         kept = _KEPT * (side / 224) ** 2 * (weights / _KEPT_WEIGHTS) ** 0.5
         width = item.feature_width or 1024
@@ -187,13 +210,20 @@ def forecast_cells(
 
 
 def training_pass(suite: TestbedSuite, network: NetworkCells) -> TrainingPass:
-    """All images of the seen classes once forward and backward, by the published size of the backbone."""
-    item = load_registry().resolve("backbones", str(network.hyperparameters["backbone"]))[0].item
-    share = float(network.hyperparameters.get("train_share", 1.0))
-    images = int(_seen_images(suite) * share)
-    side = item.image_size or 224
-    multiplications = (item.weight_count or 30_000_000) * _MULTIPLICATIONS_PER_WEIGHT * (side / 224) ** 2
-    return TrainingPass(images * multiplications * _TRAINING_FACTOR / _REFERENCE_RATE, images)
+    """All images of the seen classes once forward and backward: as probed, if evidence was, else by the
+    published size of the backbone."""
+    name = str(network.hyperparameters["backbone"])
+    images = int(_seen_images(suite) * float(network.hyperparameters.get("train_share", 1.0)))
+    if name in _PROBED:
+        return TrainingPass(images * _PROBED[name].training, images)
+    item = load_registry().resolve("backbones", name)[0].item
+    work = _multiplications(item.weight_count or 30_000_000, item.image_size or 224)
+    return TrainingPass(images * (_LEAST_SECONDS + work * _TRAINING_FACTOR / _REFERENCE_RATE), images)
+
+
+def _multiplications(weights: int, side: int) -> float:
+    """Of an image of its own size. Backbones for smaller images than 224 halve them less often."""
+    return weights * _MULTIPLICATIONS_PER_WEIGHT * max(1.0, side / 224) ** 2
 
 
 def _seen_images(suite: TestbedSuite) -> int:
@@ -204,23 +234,16 @@ def _seen_images(suite: TestbedSuite) -> int:
 
 
 def _images(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:
-    size = counts[cell.inputs["part"]] * _image_bytes(suite)
+    size = counts[cell.inputs["part"]] * counts["bytes"]
     # Data sets of small images are read whole, a byte a value; what is chosen is written part by part.
     return CellForecast(1.0 + size / 2**28, disk_bytes=size, memory_bytes=_PROCESS + min(size, 2**29))
 
 
-def _image_bytes(suite: TestbedSuite) -> int:
-    entry, _ = load_registry().resolve("datasets", suite.data.dataset)
-    channels, height, width = entry.item.image_size or (3, 256, 256)
-    side = suite.data.image_side
-    return int(channels * (side * side if side else height * width))
-
-
 def _noise(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mapping[str, int]) -> CellForecast:
-    levels, pixels = len(suite.testbed.ssim) - 1, counts["heldout"] * _image_bytes(suite)
+    levels, pixels = len(suite.testbed.ssim) - 1, counts["heldout"] * counts["bytes"]
     fitting = _AUTOENCODER_SECONDS if suite.testbed.degradation == "autoencoder" else 5.0
     # Calibration degrades and compares every held-out image a few times at each level.
-    learnt = min(3000, counts["seen"] + counts["unseen"]) * _image_bytes(suite)
+    learnt = min(3000, counts["seen"] + counts["unseen"]) * counts["bytes"]
     return CellForecast(
         fitting + 3e-7 * pixels * levels,
         disk_bytes=pixels * (levels + 1),
@@ -233,17 +256,18 @@ def _adapted(suite: TestbedSuite, cell: Cell, speed: Speed | None, counts: Mappi
     own = cell.inputs
     images = int(counts["seen"] * own.get("train_share", 1))
     each = speed.forward if own["method"] == "frozen" else speed.training
-    epochs = own["epochs"]
+    epochs, looks = own["epochs"], 0.0
     if own.get("stop") == "evaluation":
         # Set so that none is stopped by them; and all images are looked at after every one.
-        epochs *= _EPOCHS_NEEDED
-        each += speed.forward
-    passes = int(images * epochs)
+        epochs = max(1.0, epochs * _EPOCHS_NEEDED)
+        looks = epochs + _SEARCHED
+    passes = int(images * (epochs + looks))
+    seconds = images * (epochs * each + looks * speed.forward)
     # A frozen backbone keeps nothing, but runs as large a batch at the end as features are taken in.
     step = speed.kept * own["batch_size"] * _LOOSE if own["method"] == "finetune" else 0
     # Weights, gradients, both moments of AdamW, the sum of an epoch's gradients; what was loaded.
     memory = _PROCESS + speed.weights * 4 * 6 + int(max(step, _features_bytes(speed)))
-    return CellForecast(1.0 + passes * each, passes, speed.weights * 2, memory)
+    return CellForecast(1.0 + seconds, passes, speed.weights * 2, memory)
 
 
 def _features(
