@@ -111,6 +111,7 @@ def _of_images(statistic: Statistic, change: str, sweep: Sweep) -> Measure:
         higher_means=better,
         paper=f"003 (Algorithm {2 if statistic == 'gi' else 4})",
         cost="medium",
+        version="2",
     )(read)
 
 

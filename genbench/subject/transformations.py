@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from genbench.errors import NotApplicable
 from genbench.subject.fitting import fitting
+from genbench.subject.passes import answers
 from genbench.subject.precision import wide
 from genbench.subject.sampling import examples
 
@@ -51,11 +52,11 @@ def transformed_curve(
     either_way = (
         [(-a, a) for a in alpha.tolist()] if sweep == "folded" else [(2 * a - 1,) for a in alpha.tolist()]
     )
-    rows = []
+    rows, answer = [], answers(network)
     with torch.no_grad():
         for x, y in zip(inputs.split(size), labels.split(size), strict=True):
             columns = [
-                torch.stack([network.model(change(x, share, black)).argmax(1) == y for share in set(shares)])
+                torch.stack([answer(change(x, share, black)) == y for share in set(shares)])
                 for shares in either_way
             ]
             rows.append(torch.stack([hits.to(wide(hits.device)).mean(0) for hits in columns], 1))
