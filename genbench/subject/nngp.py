@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from genbench.errors import NotApplicable
 from genbench.keys import derive_seed
-from genbench.subject.passes import channels_last, quick_attention
+from genbench.subject.passes import channels_last
 from genbench.subject.precision import precise
 from genbench.subject.sampling import examples
 
@@ -114,7 +114,7 @@ def nngp_features(model: nn.Module, inputs: Inputs, seed: int) -> list[Tensor]:
     """
     model, device = copy.deepcopy(model), inputs.device
     groups: list[list[Tensor]] = [[] for _ in range(_GROUPS)]
-    with torch.no_grad(), quick_attention(), torch.random.fork_rng(devices=[]):
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         for group in groups:
             while not group or len(group) < _draws(group[0].shape[1]):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +13,7 @@ from genbench.errors import NotApplicable
 if TYPE_CHECKING:
     from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["answers", "channels_last", "quick_attention"]
+__all__ = ["answers", "channels_last"]
 
 
 def channels_last(images: Tensor) -> Tensor:
@@ -23,17 +22,6 @@ def channels_last(images: Tensor) -> Tensor:
     Batch norm on statistics of the batch takes half the time, too. Other inputs as they are.
     """
     return images.contiguous(memory_format=torch.channels_last) if images.ndim == 4 else images
-
-
-@contextmanager
-def quick_attention() -> Iterator[None]:
-    """Without the fused path of `nn.MultiheadAttention`, which takes longer than its parts do."""
-    fused = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fused)
 
 
 def answers(network: TrainedNetwork) -> Callable[[Tensor], Tensor]:
@@ -45,7 +33,7 @@ def answers(network: TrainedNetwork) -> Callable[[Tensor], Tensor]:
     model = network.model if isinstance(folded, NotApplicable) else folded.module
 
     def give(x: Tensor) -> Tensor:
-        with torch.no_grad(), quick_attention():
+        with torch.no_grad():
             found: Tensor = model(channels_last(x)).argmax(1)
         return found
 
