@@ -165,11 +165,13 @@ def _graded(features: Tensor) -> Tensor:
 
     The matrices of a sweep are graded then: of such, single precision gives each part with its own digits.
     """
+    graded: Tensor
     if features.shape[1] > len(features):
         values, vectors = torch.linalg.eigh(features @ features.T)
-        return (vectors * values.clamp(min=0).sqrt()).flip(1)
-    _, vectors = torch.linalg.eigh(features.T @ features)
-    return features @ vectors.flip(1)
+        graded = vectors * values.clamp(min=0).sqrt()
+    else:
+        graded = features @ torch.linalg.eigh(features.T @ features).eigenvectors
+    return graded.flip(1)
 
 
 def _draw_again(model: nn.Module) -> None:
