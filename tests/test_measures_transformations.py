@@ -129,6 +129,15 @@ def test_the_score_of_a_network_that_looks_left_and_right_in_closed_form() -> No
     assert perturbation_measure("pal", "vertical")(subject.fresh()) == pytest.approx(6.0)
 
 
+def test_examples_of_a_large_training_set_are_changed_one_way_at_a_point_and_the_other_at_the_next() -> None:
+    _, right = halves(600).transformed_curve("horizontal")
+    assert set(right.unique().tolist()) == {0.0, 1.0}
+    # Lines at alpha = .5 and .55 are lost one way and kept the other: by every example at one of the two.
+    torch.testing.assert_close(right[:, 10] + right[:, 11], torch.ones(256).double())
+    _, both_ways = halves(40).transformed_curve("horizontal")
+    torch.testing.assert_close(right.mean(0), both_ways.mean(0), rtol=0, atol=0.1)
+
+
 def test_a_signed_sweep_goes_from_one_way_to_the_other() -> None:
     subject = halves(4)
     alpha, right = subject.transformed_curve("horizontal", "signed")

@@ -30,7 +30,7 @@ def _error_bound(log_evidence: Tensor, n: int) -> Tensor:
     needs={"weights", "training_data"},
     paper="000 (24)",
     cost="high",
-    version="4",
+    version="5",
 )
 def ml_pacbayes(subject: Subject) -> Estimate:
     """Marginal-likelihood PAC-Bayes bound of the architecture's Gaussian process.

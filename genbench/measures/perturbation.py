@@ -135,7 +135,7 @@ def _measures(
                     higher_means="better" if better else "worse",
                     paper=f"003 (Algorithm {4 if better else 2})",
                     cost="high",
-                    version="2",
+                    version="2" if layer else "3",
                 )(function)
             )
     return found

@@ -56,8 +56,10 @@ the largest: {largest}.
 
 {limits}Blind to an accuracy that is low from the start.""",
 }
-_LIMITS = """Limits: images only, at most 256 of them. The paper gives the range of rotations, ±90°; those of
-the other changes are genbench's. """
+_LIMITS = """Limits: images only, at most 256 of them; of 512 training examples and more, every second one is
+changed one way, the others the other way, and at the next alpha the reverse. The paper gives the range of
+rotations, ±90°; those of the other changes are genbench's.
+"""
 _COLOURS = f"""{_LIMITS}Grey images have no colours; channels must have been standardised alike.
 """
 
@@ -111,6 +113,7 @@ def _of_images(statistic: Statistic, change: str, sweep: Sweep) -> Measure:
         higher_means=better,
         paper=f"003 (Algorithm {2 if statistic == 'gi' else 4})",
         cost="medium",
+        version="2",
     )(read)
 
 

@@ -14,6 +14,7 @@ from genbench.keys import derive_seed
 from genbench.subject.cut import CutNetwork, cut_after_block
 from genbench.subject.fitting import fits, fitting
 from genbench.subject.inputs import Inputs
+from genbench.subject.passes import answers
 from genbench.subject.precision import precise
 from genbench.subject.sampling import example_order, examples
 
@@ -45,13 +46,15 @@ def response_curve(
     """
     alpha = torch.linspace(0, _END, _POINTS, dtype=torch.float64, device="cpu")
     pairing = paired(network.labels, pairs, _ROWS, _POINTS)
-    return {"alpha": alpha, "right": _right(network, layer, alpha, pairing), **pairing.design()}
+    right = _right(network, *_ends(network, layer), alpha, pairing)
+    return {"alpha": alpha, "right": right, **pairing.design()}
 
 
 def midpoints(network: TrainedNetwork, parts: PartSource, generator: torch.Generator) -> Part:
     """right (pairs, 1): whether the input half-way between two examples of one class is classified so."""
     pairing = paired(network.labels, "intra", _MIDPOINTS, 1)
-    right = _right(network, 0, torch.tensor([_END], dtype=torch.float64, device="cpu"), pairing)
+    half = torch.tensor([_END], dtype=torch.float64, device="cpu")
+    right = _right(network, _same, lambda x: network.model(x).argmax(1), half, pairing)
     return {"right": right, **pairing.design()}
 
 
@@ -129,9 +132,11 @@ def paired(labels: Tensor, kind: str, rows: int, points: int) -> Pairing:
     return Pairing(pool[who], right, example, size / population, min(met, 0.999))
 
 
-def _right(network: TrainedNetwork, layer: int, alpha: Tensor, pairing: Pairing) -> Tensor:
+Map = Callable[[Tensor], Tensor]
+
+
+def _right(network: TrainedNetwork, encode: Map, classify: Map, alpha: Tensor, pairing: Pairing) -> Tensor:
     """(rows, points): is the point between x and x' classified as x?"""
-    encode, classify = _ends(network, layer)
     rows, where = torch.cat([pairing.left[:, None], pairing.right], 1).unique(return_inverse=True)
     size = fitting(network, _CHUNK)
     hits = []
@@ -140,7 +145,7 @@ def _right(network: TrainedNetwork, layer: int, alpha: Tensor, pairing: Pairing)
         for part in torch.arange(len(pairing.left), device="cpu").split(size):
             x, labels = ends[where[part, 0]], network.labels[pairing.left[part]]
             curve = [
-                classify(torch.lerp(x, ends[where[part, 1 + point]], float(a))).argmax(1) == labels
+                classify(torch.lerp(x, ends[where[part, 1 + point]], float(a))) == labels
                 for point, a in enumerate(alpha)
             ]
             hits.append(torch.stack(curve, 1))
@@ -150,7 +155,7 @@ def _right(network: TrainedNetwork, layer: int, alpha: Tensor, pairing: Pairing)
 class _Encoded:
     """What `encode` makes of inputs: of all of them at once where that fits, else of those asked for."""
 
-    def __init__(self, inputs: Inputs, encode: Callable[[Tensor], Tensor], size: int) -> None:
+    def __init__(self, inputs: Inputs, encode: Map, size: int) -> None:
         self._inputs, self._encode, self._size = inputs, encode, size
         one = encode(inputs[:1])
         self.numbers = one.numel()
@@ -167,13 +172,16 @@ class _Encoded:
         return torch.cat([self._encode(self._inputs[some]) for some in rows.split(self._size)])
 
 
-def _ends(
-    network: TrainedNetwork, layer: int
-) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _ends(network: TrainedNetwork, layer: int) -> tuple[Map, Map]:
+    """What encodes inputs, and what gives the class of what that makes."""
     if layer == 0:
-        return (lambda x: x), network.model
+        return _same, answers(network)
     cut = cut_network(network, layer)
-    return cut.first, cut.rest
+    return cut.first, lambda x: cut.rest(x).argmax(1)
 
 
 def cut_network(network: TrainedNetwork, block: int = 1) -> CutNetwork:
