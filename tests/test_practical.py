@@ -137,6 +137,19 @@ def test_missing_readings_drop_their_models_alone(truth) -> None:
     assert truth.score({first: 1.0}) is None
 
 
+def test_measures_scored_together_have_the_scores_they_have_alone(truth) -> None:
+    generator = np.random.default_rng(1)
+    models = [m for models in truth.models.values() for m in models]
+    several = [{m: float(generator.integers(4)) for m in models} for _ in range(3)]
+    several[1][models[0]] = math.nan
+    together = truth.scores([*several, {models[0]: 1.0}])
+    assert together[-1] is None
+    for one, readings in zip(together[:-1], several, strict=True):
+        alone = truth.score(readings)
+        assert one == alone
+        assert (one.resampled == alone.resampled).all()
+
+
 def test_the_interval_covers_what_new_images_give() -> None:
     """Of twenty fresh draws of the images, most intervals hold the SE against the true difficulties."""
     difficulty = np.array([0.2, 0.3, 0.4, 0.45, 0.5, 0.8])

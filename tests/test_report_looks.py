@@ -94,6 +94,7 @@ def test_the_interval_decides_what_is_said(found, monkeypatch, low, high, said) 
     monkeypatch.setattr(type(found.result.judged), "headline", lambda self, one: headline)
     sentences = plain_verdict(found.result, measure)
     assert said in sentences[1]
+    assert "another draw of networks" in sentences[1], "a mark is about these, the interval about others"
     assert f"{100 * headline.value:.0f} % of cases" in sentences[0]
 
 
@@ -103,19 +104,21 @@ def test_the_interval_decides_what_is_said(found, monkeypatch, low, high, said) 
         (
             [],
             [],
-            "It is not shown to order networks beyond luck (at 5 % after correction for all 2 measures).",
+            "It is not shown to order these very networks beyond luck (its readings shuffled among them; at "
+            "5 % after correction for all 2 measures).",
         ),
         (
             ["chance", "size"],
             [],
-            "It orders networks beyond luck and among networks of equal architecture and size (at 5 % after "
-            "correction for all 2 measures), but is not shown to do so beyond what training loss and "
-            "training error tell.",
+            "These very networks it orders beyond luck and among networks of equal architecture and size "
+            "(its readings shuffled among them; at 5 % after correction for all 2 measures), but is not "
+            "shown to do so beyond what training loss and training error tell.",
         ),
         (
             ["chance"],
             ["size", "fit", "settings"],
-            "It orders networks beyond luck (at 5 % after correction for all 2 measures).",
+            "These very networks it orders beyond luck (its readings shuffled among them; at 5 % after "
+            "correction for all 2 measures).",
         ),
     ],
 )

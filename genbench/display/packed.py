@@ -30,6 +30,7 @@ class Packed(Struct, frozen=True):
 def packed(values: Sequence[float | None]) -> Packed | list[float | None]:
     """The numbers, four digits of them right; rounded to as many where three letters do not suffice."""
     known = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    known[np.isinf(known)] = np.nan
     there = known[np.isfinite(known)]
     if len(there) < 2:
         return [_rounded(value) for value in values]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from types import FrameType
 from typing import Protocol
 
@@ -196,8 +197,11 @@ class _Run:
         ----------
         slots : workers without work, this one included.
         """
-        preferred = ["", group, *(name for name in self._ready if name not in taken), *self._ready]
-        for name in dict.fromkeys(preferred):
+        while self._ready:
+            # Only the first: to look at all, each time, takes seconds where there are a thousand networks.
+            untaken = (name for name in self._ready if name not in taken)
+            preferred = chain(("", group), untaken, self._ready)
+            name = next(name for name in preferred if name in self._ready)
             trip: list[Cell] = []
             while (queue := self._ready.get(name)) and self._goes_with(queue[0], trip, slots):
                 cell = queue.popleft()

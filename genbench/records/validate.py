@@ -220,6 +220,8 @@ def _score_problems(record: Record, score: Score | None, kind: Kind) -> Iterator
 
 def _agrees(claimed: Any, found: Any, loose: Mapping[str, float], tolerance: float = _TOLERANCE) -> bool:
     """Whether two scores are the same but for rounding; `loose` says of which numbers that is more."""
+    if claimed == found:  # at once, where nothing was rounded
+        return True
     if isinstance(claimed, Mapping) and isinstance(found, Mapping):
         return claimed.keys() == found.keys() and all(
             _agrees(claimed[key], found[key], loose, loose.get(key, tolerance)) for key in claimed
@@ -229,4 +231,4 @@ def _agrees(claimed: Any, found: Any, loose: Mapping[str, float], tolerance: flo
         return len(claimed) == len(found) and all(_agrees(*pair, loose) for pair in pairs)
     if isinstance(claimed, (int, float)) and isinstance(found, (int, float)):
         return math.isclose(claimed, found, rel_tol=max(tolerance, 1e-9), abs_tol=tolerance)
-    return bool(claimed == found)
+    return False

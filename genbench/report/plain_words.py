@@ -26,7 +26,7 @@ def plain_verdict(result: RunResult, measure: MeasureResult) -> list[str]:
     if headline is None:
         return [f"{measure.name} has no score: {_why_not(measure)}."]
     claims = result.judged.claims
-    said = [_wrong_share(measure.name, headline), _against_the_coin(headline)]
+    said = [_wrong_share(measure.name, headline), _against_the_coin(headline, claims)]
     said.append(_place(result, measure))
     if claims is not None:
         said += [_passes(claims, measure.name), _against_baselines(claims, measure.name, headline)]
@@ -49,13 +49,16 @@ def _wrong_share(name: str, headline: Headline) -> str:
     )
 
 
-def _against_the_coin(headline: Headline) -> str:
+def _against_the_coin(headline: Headline, claims: Claims | None) -> str:
+    """What the interval says. It is about other networks, and about this measure alone; a mark is about these
+    networks, and corrected for all measures: either may say what the other does not."""
     ends = f"its 95 % interval {headline.low:.3f} – {headline.high:.3f}"
+    other, alone = ("For another draw of networks", ", taken alone,") if claims else ("As it stands", "")
     if headline.high < _COIN:
-        return f"That is better than a coin: {ends} lies below 0.5."
+        return f"{other} that{alone} is better than a coin: {ends} lies below 0.5."
     if headline.low > _COIN:
-        return f"That is worse than a coin, so it points the wrong way: {ends} lies above 0.5."
-    return f"That cannot be told from a coin: {ends} holds 0.5."
+        return f"{other} that{alone} is worse than a coin, so it points the wrong way: {ends} lies above 0.5."
+    return f"{other} that cannot be told from a coin: {ends} holds 0.5."
 
 
 def _place(result: RunResult, measure: MeasureResult) -> str:
@@ -78,10 +81,12 @@ def _passes(claims: Claims, name: str) -> str:
         return ""
     passed = [_BEYOND[question] for question in verdict.verdict]
     failed = [question for question in askable if question not in verdict.verdict]
-    corrected = f"at 5 % after correction for all {len(claims.measures)} measures"
+    corrected = (
+        f"its readings shuffled among them; at 5 % after correction for all {len(claims.measures)} measures"
+    )
     if not passed:
-        return f"It is not shown to order networks {_BEYOND[failed[0]]} ({corrected})."
-    words = f"It orders networks {' and '.join(passed)} ({corrected})"
+        return f"It is not shown to order these very networks {_BEYOND[failed[0]]} ({corrected})."
+    words = f"These very networks it orders {' and '.join(passed)} ({corrected})"
     return f"{words}, but is not shown to do so {_BEYOND[failed[0]]}." if failed else f"{words}."
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
 
 from genbench.scoring.known_networks import KnownNetworks
 
@@ -77,6 +76,8 @@ def _of_fit(known: KnownNetworks, count: int, generator: np.random.Generator) ->
 
 
 def _of_settings(known: KnownNetworks, count: int, generator: np.random.Generator) -> Floats | None:
+    from scipy.stats import rankdata  # slow to load, and few need it
+
     places = [
         rankdata([str(v) for v in values], method="dense")
         if any(isinstance(v, str) for v in values)
@@ -110,6 +111,8 @@ def signal(known: KnownNetworks, noise: Floats, generator: np.random.Generator) 
     ----------
     noise : (measures,) standard deviations.
     """
+    from scipy.stats import norm, rankdata  # slow to load, and few need it
+
     count, networks = len(noise), len(known)
     scores = norm.ppf((rankdata(known.truths, axis=1) - 0.5) / networks).mean(axis=0)
     shared = generator.normal(size=(int(known.cluster.max()) + 1, count))[known.cluster]

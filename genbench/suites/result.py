@@ -86,10 +86,11 @@ class MeasureResult:
         """Whether it is an anchor of the table, which is always shown."""
         return self.source.kind == BUILT_IN and self.measure.category == "baseline"
 
-    @property
-    def values(self) -> dict[str, float]:
+    @cached_property
+    def values(self) -> Mapping[str, float]:
         """Network to value, where there is one."""
-        return {name: o.value for name, o in self.outcomes.items() if o.value is not None}
+        read = ((name, outcome.value) for name, outcome in self.outcomes.items())
+        return {name: value for name, value in read if value is not None}
 
     @property
     def direction(self) -> float:

@@ -216,7 +216,7 @@ function combinations(data) {
   });
   const mean = (places, of) => places.reduce((sum, place) => sum + of[place], 0) / places.length;
   return [table("", [...names, "networks", "mean reading", `mean ${truth().name}`], [...found.values()].map(({ values, places }) =>
-    [...values, places.length, ...(places.length ? [String(Number(mean(places, data.readings).toPrecision(5))), mean(places, truth().values).toFixed(3)] : ["–", "–"])]))];
+    [...values, places.length, ...(places.length ? [String(Number(mean(places, data.readings).toPrecision(4))), mean(places, truth().values).toFixed(3)] : ["–", "–"])]))];
 }
 
 // 004's Figure 3 (e)–(h): a panel per slice; colours tell statistics apart, filled and hollow marks families.
