@@ -10,6 +10,20 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+_LONG = (
+    "site", "quick_store", "test_submission", "test_leaderboard", "test_judge_command", "test_lite_suite",
+    "test_cli", "test_mini_zoo", "test_references", "test_compute", "test_hooks", "test_population",
+)  # fmt: skip
+"""Groups that take longest, the longest first: at the end one worker must not wait for the other's."""
+
+
+def _turn(item: pytest.Item) -> int:
+    """Slow tests first, which take longest of all; then long groups; then the rest."""
+    if item.get_closest_marker("slow") is not None:
+        return -1
+    group = item.get_closest_marker("xdist_group")
+    return _LONG.index(group.args[0]) if group is not None and group.args[0] in _LONG else len(_LONG)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hand out work in the order below; xdist would begin with the groups of most tests."""
@@ -29,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         if not any(map(item.get_closest_marker, ("slow", "xdist_group"))):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(key=_turn)
     yield
     for item in items:
         wanted = getattr(item, "_nodeid", item.nodeid)
