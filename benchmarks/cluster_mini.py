@@ -69,4 +69,6 @@ def main(folder: Path) -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray lets its workers wait for everybody else on the machine.
+    os.environ.update(RAY_worker_niceness="0", RAY_raylet_start_wait_time_s="300")
     sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())))

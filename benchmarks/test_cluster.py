@@ -44,6 +44,9 @@ def cluster() -> Iterator[str]:
 
     root = Path(__file__).parent
     os.environ["PYTHONPATH"] = os.pathsep.join((str(root), str(root.parent)))
+    # As local workers: Ray lets its own wait for everybody else on the machine, and its servers, which are
+    # counted too, go on meanwhile.
+    os.environ.update(RAY_worker_niceness="0", RAY_raylet_start_wait_time_s="300")
     size = {"num_cpus": 2, "object_store_memory": 128 * 2**20}
     made = Cluster(initialize_head=True, head_node_args={**size, "include_dashboard": False})
     made.add_node(**size)

@@ -19,7 +19,6 @@ from pathlib import Path
 import msgspec
 
 from genbench.engine.cells import Cell, NetworkCells
-from genbench.plugin.offers import DataRequest
 from genbench.plugin.registry import load_registry
 from genbench.population.plan import BLOCK, HELDOUT, JUDGED, SHIFTS, TRAINING
 from genbench.population.step_types import BlockInputs, NetworkShape, Shape
@@ -60,6 +59,8 @@ _ALONE = 4.5
 """How many times what it costs in a stack a network costs alone, as measures read it: counted in forward
 passes of the networks of `nin-fashion` over their training images."""
 _PROBED_BATCHES, _PROBED_EPOCHS = 6, 2
+_PROBE_SECONDS = 3.0
+"""Of one stack, about: fewer batches of large ones, and fewer networks of the largest."""
 
 
 def forecast_cells(suite: PopulationSuite, cells: Iterable[Cell]) -> dict[str, CellForecast]:
@@ -184,23 +185,21 @@ def _scale(blocks: Iterable[BlockInputs]) -> float:
         blocks, key=lambda one: _step_seconds(one.shape, int(one.recipe.batch_size), one.choice.dataset)
     )
     chosen = {id(one): one for one in (by_size[0], by_size[len(by_size) // 2], by_size[-1])}
-    ratios = [found for one in chosen.values() if (found := _probed(one)) is not None]
-    return exp(sum(map(log, ratios)) / len(ratios)) if ratios else 1.0
+    ratios = [_probed(one) for one in chosen.values()]
+    return exp(sum(map(log, ratios)) / len(ratios))
 
 
-def _probed(block: BlockInputs) -> float | None:
-    entry, argument = load_registry().resolve("datasets", block.choice.dataset)
-    size = entry.item.image_size
-    if size is None or not entry.item.available(DataRequest(argument=argument, seed=0)).ready:
-        return None
+def _probed(block: BlockInputs) -> float:
+    """On random images: those of the data set need not be here, and take longer to open."""
     import torch
 
     from genbench.population.networks import make_network
     from genbench.population.stacked_training import train_stacked
     from genbench.subject.inputs import Inputs
 
-    classes = entry.item.classes or 10
-    channels, height, width = size
+    item = load_registry().resolve("datasets", block.choice.dataset)[0].item
+    classes = item.classes or 10
+    channels, height, width = item.image_size or (3, _SIDE, _SIDE)
     shape = Shape(
         **msgspec.structs.asdict(block.shape),
         channels=channels,
@@ -209,10 +208,13 @@ def _probed(block: BlockInputs) -> float | None:
         classes=classes,
     )
     batch = int(block.recipe.batch_size)
-    images = torch.rand(_PROBED_BATCHES * batch, channels, height, width, device="cpu")
+    step = _step_seconds(block.shape, batch, block.choice.dataset)
+    # All of the stack, where that is quick: half of it would take more than half the time.
+    steps = _PROBE_SECONDS / (2 * (1 + _PROBED_EPOCHS) * step)
+    members = block.networks[: max(1, int(steps))]
+    batches = min(_PROBED_BATCHES, max(1, int(steps / len(members))))
+    images = torch.rand(batches * batch, channels, height, width, device="cpu")
     labels = torch.arange(len(images), device="cpu") % classes
-    # All of the stack: half of them would take more than half the time.
-    members = block.networks
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
 
@@ -228,5 +230,4 @@ def _probed(block: BlockInputs) -> float | None:
         each = (seconds(1 + _PROBED_EPOCHS) - seconds(1)) / _PROBED_EPOCHS  # without what comes before
     finally:
         torch.set_num_threads(threads)
-    step = _step_seconds(block.shape, batch, block.choice.dataset)
-    return max(each, 1e-6) / (len(members) * _PROBED_BATCHES * step)
+    return max(each, 1e-6) / (len(members) * batches * step)

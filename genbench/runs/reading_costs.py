@@ -3,7 +3,8 @@
 The unit is one forward and backward pass of all training images of a network, which its kind knows. What
 measures of a network have in common is computed once: its outputs, which are one forward pass, and what
 those of a category search for, on a number of examples that does not grow with the training set. Both were
-counted in the records of `mini` and of `nin-fashion`, whose networks and training sets differ most.
+counted in the records of `mini` and of `nin-fashion`, whose networks and training sets differ most; what
+`information` and `curvature` take is a guess, between flatness and perturbation.
 """
 
 from __future__ import annotations
