@@ -3,8 +3,8 @@
     python benchmarks/cluster_mini.py [FOLDER]
 
 The networks come out of the pack that ships, and the measures are cheap ones of five categories: what is
-asked is whether bits travel, not how fast readings are. By hand, because it takes some five minutes of one
-core. Prints how many files were compared, readings among them, and which differ; exit code 1 if any does.
+asked is whether bits travel, not how fast readings are. By hand, because it takes minutes. Prints how many
+files were compared, readings among them, and which differ; exit code 1 if any does.
 """
 
 from __future__ import annotations
