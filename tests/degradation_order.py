@@ -2,7 +2,7 @@
 
     python tests/degradation_order.py glyphs --networks mini-clip:short4 mini-clip:short8 mini-efficientnet:b0
     python tests/degradation_order.py folder:DIR --side 224 --networks lite:0 lite:1 lite:2
-        [--degradations autoencoder@2 jpeg] [--classes 20] [--train 30] [--heldout 10] [--heads 10 --shots 5]
+        [--degradations autoencoder jpeg] [--classes 20] [--train 30] [--heldout 10] [--heads 10 --shots 5]
         [--bfloat16] [--network-side 128] [--json FILE] [--picture FILE.png --rows 3]
 
 A head is fitted to each network's features of clean training images; its error is taken on held-out images,
@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("dataset")
     parser.add_argument("--networks", nargs="*", default=[])
     parser.add_argument(
-        "--degradations", nargs="+", default=["autoencoder@2", "gaussian", "blur", "jpeg", "fgsm"]
+        "--degradations", nargs="+", default=["autoencoder", "gaussian", "blur", "jpeg", "fgsm"]
     )
     parser.add_argument("--classes", type=int, default=20)
     parser.add_argument("--train", type=int)
