@@ -131,6 +131,7 @@ class ReadingHost:
             self._network = load_network(self._place)
             # Every reading asks for it; a child, which copies the pages it touches, would take twice as long.
             _ = self._network.finite
+            self._network.learn_to_fold()
         return self._network
 
     def read(

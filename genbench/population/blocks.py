@@ -20,7 +20,7 @@ from genbench.engine.compute import compute_device
 from genbench.engine.steps import read_result
 from genbench.population.calibration import calibration_errors
 from genbench.population.memory import keep_freed_memory
-from genbench.population.module_copies import with_state
+from genbench.subject.module_copies import with_state
 from genbench.population.networks import make_network, plan_network
 from genbench.population.pools import (
     TrainingSet,
@@ -194,6 +194,7 @@ def load_member(name: str, network: Path, training: Path, place: int) -> Trained
         classes=shape.classes,
         hyperparameters=asdict(shape),
         recorded=lambda: _trace(network / "trace.safetensors", place),
+        architecture=shape,
     )
 
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import copy
 import operator
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
 from genbench.errors import NotApplicable
 from genbench.subject.attention import with_plain_parts
+from genbench.subject.module_copies import can_be_copied, tensors_of, with_same_tensors, with_state
 
-__all__ = ["FoldedNetwork", "fold_batch_norm", "trace"]
+__all__ = ["FoldedNetwork", "fold_batch_norm", "knows_how_to_fold", "trace"]
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -49,18 +51,57 @@ class FoldedNetwork:
         return [layer.weight.detach() for layer in self.layers() if isinstance(layer.weight, Tensor)]
 
     def copy(self) -> FoldedNetwork:
-        """A copy that shares no tensor with this one."""
+        """A copy that shares nothing with this one."""
         return FoldedNetwork(copy.deepcopy(self.module), self.layer_names)
 
+    def with_own_tensors(self) -> FoldedNetwork:
+        """A copy that shares no tensor with this one but the graph, which is to be left as it is."""
+        if not can_be_copied(self.module):
+            return self.copy()
+        state = {name: tensor.detach().clone() for name, tensor in tensors_of(self.module).items()}
+        module = with_state(self.module, state)
+        assert isinstance(module, fx.GraphModule)
+        return FoldedNetwork(module, self.layer_names)
 
-def fold_batch_norm(model: nn.Module, example: Tensor | None = None) -> FoldedNetwork:
+
+def fold_batch_norm(
+    model: nn.Module, example: Tensor | None = None, architecture: Hashable | None = None
+) -> FoldedNetwork:
     """Fold every batch norm that follows a convolution or linear layer of its own; `model` is not changed.
 
     With an `example` batch of inputs, the folded network's outputs on it are compared with the model's: a
     module that looks like a layer and is none is refused, not folded wrongly.
+
+    Parameters
+    ----------
+    architecture : networks for which this is the same differ in the values of their parameters and buffers
+        alone, and none of these decides what their forward pass does: they are traced once for all.
     """
-    original = copy.deepcopy(model).eval()
-    traced = trace(original)
+    pattern = _PATTERNS.get(architecture) if architecture is not None else None
+    if pattern is not None:
+        folded = pattern.applied(model)
+    else:
+        folded, fused, products = _folded(model)
+        if architecture is not None:
+            _remember(architecture, _pattern(model, folded, fused, products))
+    if example is not None:
+        _require_same_outputs(_in_eval_mode(model), folded, example)
+    return folded
+
+
+def knows_how_to_fold(architecture: Hashable) -> bool:
+    """Whether a network of this architecture was folded in this process."""
+    return architecture in _PATTERNS
+
+
+def _in_eval_mode(model: nn.Module) -> nn.Module:
+    return copy.deepcopy(model).eval() if any(part.training for part in model.modules()) else model
+
+
+def _folded(model: nn.Module) -> tuple[FoldedNetwork, dict[str, str], dict[str, str]]:
+    """The folded network, layers to the batch norms in them, and linear layers to the matrices they are."""
+    traced, products = _trace(model)
+    fusions: dict[str, str] = {}
     modules = dict(traced.named_modules())
     calls = [str(node.target) for node in traced.graph.nodes if node.op == "call_module"]
     for node in list(traced.graph.nodes):
@@ -75,6 +116,7 @@ def fold_batch_norm(model: nn.Module, example: Tensor | None = None) -> FoldedNe
         if not isinstance(layer, _LAYERS) or calls.count(name) > 1:
             continue
         fused = _fuse(layer, norm, str(node.target))
+        fusions[name] = str(node.target)
         parent, _, leaf = name.rpartition(".")
         setattr(traced.get_submodule(parent), leaf, fused)
         modules[name] = fused
@@ -84,18 +126,92 @@ def fold_batch_norm(model: nn.Module, example: Tensor | None = None) -> FoldedNe
     traced.delete_all_unused_submodules()
     traced.recompile()
     ordered = dict.fromkeys(name for name in calls if isinstance(modules[name], _LAYERS))
-    folded = FoldedNetwork(traced.eval(), tuple(ordered))
-    if example is not None:
-        _require_same_outputs(original, folded, example)
-    return folded
+    return FoldedNetwork(traced.eval(), tuple(ordered)), fusions, products
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """How networks of one architecture are folded."""
+
+    folded: fx.GraphModule
+    """One of them, without the values of its tensors."""
+    layer_names: tuple[str, ...]
+    fusions: dict[str, str]
+    products: dict[str, str]
+    rewritten: bool
+    """Whether it has parts that had to be put in other words."""
+
+    def applied(self, model: nn.Module) -> FoldedNetwork:
+        """`model` folded."""
+        plain = _plain_copy(model) if self.rewritten else model
+        before = tensors_of(plain)
+        state: dict[str, Tensor] = {}
+        with torch.no_grad():
+            for name, norm in self.fusions.items():
+                weights = _fused_weights(plain.get_submodule(name), plain.get_submodule(norm), norm)
+                state |= zip((f"{name}.weight", f"{name}.bias"), weights, strict=True)
+            for name, matrix in self.products.items():
+                state[f"{name}.weight"] = before[matrix].T.contiguous()
+            for name in tensors_of(self.folded):
+                if name not in state:
+                    state[name] = before[name].detach().clone()
+        module = with_state(self.folded, state)
+        assert isinstance(module, fx.GraphModule)
+        return FoldedNetwork(module, self.layer_names)
+
+
+_PATTERNS: dict[Hashable, _Pattern | None] = {}
+"""By architecture; None where there is no other way than to trace each."""
+_MOST_PATTERNS = 64
+
+
+def _remember(architecture: Hashable, pattern: _Pattern | None) -> None:
+    while len(_PATTERNS) >= _MOST_PATTERNS:
+        del _PATTERNS[next(iter(_PATTERNS))]
+    _PATTERNS[architecture] = pattern
+
+
+def _pattern(
+    model: nn.Module, folded: FoldedNetwork, fusions: dict[str, str], products: dict[str, str]
+) -> _Pattern | None:
+    """What was done to `model`, where the same can be done to others without a look at them."""
+    if not (can_be_copied(model) and can_be_copied(folded.module)):
+        return None
+    made = {f"{name}.{kind}" for name in (*fusions, *products) for kind in ("weight", "bias")}
+    plain = _plain_copy(model)
+    given = tensors_of(plain)
+    found = tensors_of(folded.module)
+    # Another tensor was computed while tracing, from values that other networks do not have.
+    if any(name not in given and name not in made for name in found):
+        return None
+    values = {name: tensor.detach().to("meta") for name, tensor in found.items()}
+    empty = with_state(folded.module, values)
+    assert isinstance(empty, fx.GraphModule)
+    rewritten = [type(part) for part in plain.modules()] != [type(part) for part in model.modules()]
+    return _Pattern(empty, folded.layer_names, fusions, products, rewritten)
+
+
+def _plain_copy(model: nn.Module) -> nn.Module:
+    """The network that is traced, with the tensors of `model` where they are the same."""
+    return _one_level_deep(with_plain_parts(with_same_tensors(model)))
 
 
 def trace(model: nn.Module) -> fx.GraphModule:
     """A copy of the network as a graph of layers that genbench knows, batch norms as they are."""
+    return _trace(model)[0]
+
+
+def _trace(model: nn.Module) -> tuple[fx.GraphModule, dict[str, str]]:
+    """The same, and linear layers to the matrices that they were made of."""
     traced = _traced(with_plain_parts(copy.deepcopy(model).eval()))
-    _linear_products(traced)
+    products = _linear_products(traced)
     _require_known_weights(traced)
-    return traced
+    return traced, products
+
+
+def _one_level_deep(model: nn.Module) -> nn.Module:
+    """The tracer looks inside its root, and would see no layer."""
+    return nn.Sequential(model) if isinstance(model, _LAYERS) else model
 
 
 class _Tracer(fx.Tracer):
@@ -109,8 +225,7 @@ class _Tracer(fx.Tracer):
 
 
 def _traced(model: nn.Module) -> fx.GraphModule:
-    if isinstance(model, _LAYERS):
-        model = nn.Sequential(model)  # the tracer looks inside its root, and would see no layer
+    model = _one_level_deep(model)
     try:
         graph = _Tracer().trace(model)
         _set_defaults(graph)
@@ -139,8 +254,9 @@ def _set_defaults(graph: fx.Graph) -> None:
         graph.erase_node(node)
 
 
-def _linear_products(traced: fx.GraphModule) -> None:
-    """Make a linear layer of every `x @ P` with a matrix of parameters P, as in CLIP's ViT."""
+def _linear_products(traced: fx.GraphModule) -> dict[str, str]:
+    """Make a linear layer of every `x @ P` with a matrix of parameters P, as in CLIP's ViT; layer to P."""
+    found = {}
     for node in list(traced.graph.nodes):
         if node.op != "call_function" or node.target not in (operator.matmul, torch.matmul):
             continue
@@ -155,12 +271,15 @@ def _linear_products(traced: fx.GraphModule) -> None:
         layer.weight = nn.Parameter(matrix.detach().T.contiguous())
         name = f"{str(right.target).replace('.', '_')}_product"
         traced.add_submodule(name, layer.eval())
+        found[name] = str(right.target)
         with traced.graph.inserting_before(node):
             call = traced.graph.call_module(name, (left,))
         node.replace_all_uses_with(call)
         traced.graph.erase_node(node)
         traced.graph.erase_node(right)
-    traced.recompile()
+    if found:
+        traced.recompile()
+    return found
 
 
 def _attribute(traced: fx.GraphModule, node: fx.Node) -> object:
@@ -209,19 +328,24 @@ def _require_known_weights(traced: fx.GraphModule) -> None:
 
 
 def _fuse(layer: nn.Module, norm: BatchNorm, name: str) -> nn.Module:
-    variance = norm.running_var
-    if variance is None:
+    fused = copy.deepcopy(layer)
+    fused.weight, fused.bias = _fused_weights(layer, norm, name)
+    return fused
+
+
+def _fused_weights(layer: nn.Module, norm: nn.Module, name: str) -> tuple[nn.Parameter, nn.Parameter]:
+    """Weights and biases of the layer with the batch norm `name` in it."""
+    assert isinstance(norm, _BATCH_NORMS)
+    mean, variance, scale, shift = norm.running_mean, norm.running_var, norm.weight, norm.bias
+    if mean is None or variance is None:
         raise NotApplicable(f"batch norm {name} keeps no running statistics, so it cannot be folded")
-    if not norm.affine:  # a scale of 1 and a shift of 0, which torch wants to be told
-        norm = copy.copy(norm)
-        norm._parameters = {
-            "weight": nn.Parameter(torch.ones_like(variance), requires_grad=False),
-            "bias": nn.Parameter(torch.zeros_like(variance), requires_grad=False),
-        }
+    if not norm.affine:
+        scale, shift = (nn.Parameter(one(variance), False) for one in (torch.ones_like, torch.zeros_like))
     if isinstance(layer, nn.Linear):
-        return fuse_linear_bn_eval(layer, norm)
+        assert norm.num_features in (layer.out_features, 1)
+        return fuse_linear_bn_weights(layer.weight, layer.bias, mean, variance, norm.eps, scale, shift)
     assert isinstance(layer, _CONVOLUTIONS)
-    return fuse_conv_bn_eval(layer, norm)
+    return fuse_conv_bn_weights(layer.weight, layer.bias, mean, variance, norm.eps, scale, shift)
 
 
 def _require_same_outputs(model: nn.Module, folded: FoldedNetwork, example: Tensor) -> None:

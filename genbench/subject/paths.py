@@ -32,7 +32,7 @@ def log_path_sum(
     square of the standard deviations it divides by on them, as batch norm acts with its running statistics.
     """
     spreads = _layer_norm_spreads(folded, (examples,) if isinstance(examples, Tensor) else examples)
-    return _log_sum(folded.copy().module, spreads, input_shape)
+    return _log_sum(folded.with_own_tensors().module, spreads, input_shape)
 
 
 def log_path_sum_unnormalised(model: nn.Module, input_shape: tuple[int, ...]) -> float:

@@ -154,7 +154,7 @@ class _Noise:
         self._inputs, self._labels, self._right = network.inputs, network.labels.cpu(), right
         # No more than with gradients: of larger layers the kernel clears memory anew, a third of the time.
         self._most = fitting(network, max(_EXAMPLES, _GLANCE))
-        self._noisy = network.folded.copy().module
+        self._noisy = network.folded.with_own_tensors().module
         self._magnitude_aware = magnitude_aware
         self._generator = generator
         self._clean, self._weights = as_one_vector(list(self._noisy.parameters()))

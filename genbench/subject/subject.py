@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from genbench.errors import NotApplicable
 from genbench.subject.fitting import bytes_per_example, fitting
-from genbench.subject.folding import FoldedNetwork, fold_batch_norm
+from genbench.subject.folding import FoldedNetwork, fold_batch_norm, knows_how_to_fold
 from genbench.subject.for_authors import ForAuthors
 from genbench.subject.inputs import Inputs, gathered
 from genbench.subject.parts import LocalParts, PartSource
@@ -43,6 +43,9 @@ class TrainedNetwork:
     """What was recorded while it trained ("loss", "accuracy", each (epochs,)), or what gives it."""
     device: torch.device = _CPU
     """Where its weights, inputs and labels live."""
+    architecture: Hashable | None = None
+    """The same for networks that differ in the values of their tensors alone: these are traced once for all.
+    None where nobody knows."""
 
     def on(self, device: torch.device) -> TrainedNetwork:
         """The same network on `device`, moved there when it is first needed; itself if it is there."""
@@ -97,7 +100,12 @@ class TrainedNetwork:
     @cached_property
     def folded(self) -> FoldedNetwork | NotApplicable:
         """The folded network, or why there is none."""
-        return _attempt_folding(self.model, self.inputs[:_COMPARED])
+        return _attempt_folding(self.model, self.inputs[:_COMPARED], self.architecture)
+
+    def learn_to_fold(self) -> None:
+        """Trace it if it is the first of its architecture: processes that are forked from here need not."""
+        if self.architecture is not None and not knows_how_to_fold(self.architecture) and self.finite:
+            _ = self.folded
 
     @cached_property
     def folded_initial(self) -> FoldedNetwork | NotApplicable | None:
@@ -106,7 +114,7 @@ class TrainedNetwork:
             return None
         if not _all_finite(self.initial_model):
             return NotApplicable("the initial weights are not finite")
-        return _attempt_folding(self.initial_model, self.inputs[:_COMPARED])
+        return _attempt_folding(self.initial_model, self.inputs[:_COMPARED], self.architecture)
 
 
 _COMPARED = 4
@@ -131,9 +139,11 @@ _SMALL = 2**14
 """Numbers of a tensor that is copied to be looked at with others."""
 
 
-def _attempt_folding(model: nn.Module, example: Tensor) -> FoldedNetwork | NotApplicable:
+def _attempt_folding(
+    model: nn.Module, example: Tensor, architecture: Hashable | None
+) -> FoldedNetwork | NotApplicable:
     try:
-        return fold_batch_norm(model, example)
+        return fold_batch_norm(model, example, architecture)
     except NotApplicable as refusal:
         return refusal
 
