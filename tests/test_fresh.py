@@ -173,7 +173,7 @@ def test_a_step_gives_the_same_result_and_files(fresh, tmp_path, monkeypatch) ->
 
 
 def test_a_network_that_is_another_each_time_is_refused(own, tmp_path) -> None:
-    builder = own._place.builder
+    builder = own._held.place.builder
     assert builder is not None
     assert len(load_network(NetworkPlace("", builder=builder)).labels) == 40
     place = NetworkPlace("", builder=Builder(builder.file, "unseeded", builder.fingerprint))

@@ -23,11 +23,11 @@ from genbench.errors import UserError
 from genbench.plugin.offers import DataRequest
 from genbench.population.blocks import load_member
 from genbench.population.domain_folder import load_domains
-from genbench.subject.module_copies import with_state
 from genbench.population.networks import ARCHITECTURES, Shape, make_network
 from genbench.population.plan import HELDOUT, SHIFTS, TRAINING, plan_population
 from genbench.population.pools import Choice, heldout_images, training_set
 from genbench.population.suite import CORRUPTION_NAMES, PopulationSuite
+from genbench.subject.module_copies import with_state
 from genbench.suites import load_suite
 
 SUITE = """

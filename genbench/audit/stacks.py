@@ -37,9 +37,9 @@ from genbench.engine.compute import compute_device
 from genbench.engine.steps import read_result
 from genbench.keys import text_hash
 from genbench.population.memory import keep_freed_memory
-from genbench.subject.module_copies import with_state
 from genbench.population.pools import TrainingSet, standardised
 from genbench.population.stacked_training import EpochEnd, StackedTraining, train_stacked
+from genbench.subject.module_copies import with_state
 from genbench.subject.subject import TrainedNetwork
 
 __all__ = [

@@ -148,7 +148,7 @@ class RayExecutor:
     def _send(self, one: _Remote, cells: list[Assignment]) -> None:
         parcel = self._shipping.trip(Trip(tuple(cells)))
         one.left = {assigned.cell.key: assigned for assigned in cells}
-        one.group = cells[0].cell.group or one.group
+        one.group = cells[-1].cell.group or one.group
         one.answers = one.actor.compute.options(num_returns="streaming").remote(parcel)
 
     # -- what only this machine can do -----------------------------------------------------------------------

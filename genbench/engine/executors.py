@@ -28,14 +28,12 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class Trip(msgspec.Struct, frozen=True):
-    """Cells of one group to be computed one after another: a single one, or readings that belong together."""
+    """Cells to be computed one after another: a single one, or readings that belong together.
+
+    Readings of one network follow each other; where there are few of each, those of several networks do.
+    """
 
     cells: tuple[Assignment, ...]
-
-    @property
-    def group(self) -> str:
-        """Of all its cells."""
-        return self.cells[0].cell.group
 
 
 class Note(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ __all__ = ["Given"]
 
 
 class Given:
-    """A folder with the files of one network at a time."""
+    """A folder with the files of one network at a time, or of a few."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -26,12 +26,16 @@ class Given:
         """Folder of a cell to what stands for it here."""
         self._count = 0
 
-    def offer(self, cells: Mapping[str, str]) -> dict[str, str]:
+    def offer(self, cells: Mapping[str, str], *, beside: bool = False) -> dict[str, str]:
         """Name to folder here of the cells' folders; those of the last network that are not among them go.
 
         Networks that were trained on the same images find them under the same path, as loaders may keep them.
+
+        Parameters
+        ----------
+        beside : let the others stay.
         """
-        for source in self._offered.keys() - set(cells.values()):
+        for source in () if beside else self._offered.keys() - set(cells.values()):
             shutil.rmtree(self._offered.pop(source), ignore_errors=True)
         for source in cells.values():
             if source not in self._offered:

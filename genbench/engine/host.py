@@ -32,6 +32,7 @@ from genbench.engine.fixable import fixable
 from genbench.engine.given import Given
 from genbench.engine.guard import Ask, Work, run_work
 from genbench.engine.guarded import Sealing
+from genbench.engine.held import Asked, Held
 from genbench.engine.messages import (
     Builder,
     Ended,
@@ -53,13 +54,13 @@ from genbench.engine.readings import READING
 from genbench.engine.sandbox import NOT_SEALED, SEALED, emptied, reading_seal, sealing_of
 from genbench.engine.steps import load_named
 from genbench.engine.store import store_around
-from genbench.engine.works import OwnReadings, compute_for_plugins, load_network, step_work, take_plugins
+from genbench.engine.works import OwnReadings, compute_for_plugins, step_work, take_plugins
 from genbench.errors import described
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import BUILT_IN, Source, load_registry, source_measures
 from genbench.sealing.seal import Seal, missing
 from genbench.subject.part_messages import PartReply, PartRequest
-from genbench.subject.parts import Kept, part_label, save_part, seed_globals
+from genbench.subject.parts import part_label, save_part, seed_globals
 from genbench.subject.subject import TrainedNetwork
 
 __all__ = ["ReadingHost", "prepare_torch", "serve"]
@@ -72,8 +73,12 @@ _ALONE_AGAIN = (Status.CRASHED, Status.OUT_OF_MEMORY)
 """Ends of which company may be the reason: memory that an earlier measure holds, or a heap that it broke."""
 
 
+_TOGETHER_BYTES = 2**26
+"""Of networks that are held at the same time, to be read in one process."""
+
+
 class ReadingHost:
-    """One network, its shared parts, and the readings taken of it."""
+    """One network, its shared parts, and the readings taken of it; or a few small ones after another."""
 
     def __init__(
         self,
@@ -84,14 +89,10 @@ class ReadingHost:
     ) -> None:
         self.scratch = scratch
         self._store = store_around(scratch)
-        self._held = held
+        self._own_network = held
         """A network in memory from the start, which no loader gives; `builder` gives it again."""
-        self._place = NetworkPlace("", builder=builder)
         self._builder = builder
-        self._network = held
-        self._part_seed = part_seed
-        self._parts: Kept = {}
-        self._refusals: dict[str, str] = {}
+        self._held = Held(NetworkPlace("", builder=builder), part_seed, held)
         self._limits = Limits(0, 0)
         self._measures: dict[str, Measure] = {}
         """genbench's own."""
@@ -109,40 +110,82 @@ class ReadingHost:
         """Read the network at `place` from now on; it is loaded when first needed."""
         if place.group != self._group:
             self._group = ""
-            self._networks += 1
-            # Nothing that would tell which network this is.
-            self._place = msgspec.structs.replace(
-                place, group=str(self._networks), name=_NAME, folders=self._given.offer(place.folders)
-            )
-            if not place.loader:
-                self._place = msgspec.structs.replace(self._place, builder=self._builder)
+            self._held = self._to_hold(place, part_seed)
             self._group = place.group
-            self._part_seed = part_seed
-            self._network = self._held
-            self._parts.clear()
-            self._refusals.clear()
-            if place.loader:
-                load_named(place.loader)  # imported here, once, for all that is forked from here
-                load_registry()  # a loader may ask it, where nothing can be found out any more
+
+    def _to_hold(self, place: NetworkPlace, part_seed: int, *, beside: bool = False) -> Held:
+        """A network that can be loaded; `beside`: with those before it."""
+        self._networks += 1
+        # Nothing that would tell which network this is.
+        hidden = msgspec.structs.replace(
+            place,
+            group=str(self._networks),
+            name=_NAME,
+            folders=self._given.offer(place.folders, beside=beside),
+        )
+        if not place.loader:
+            hidden = msgspec.structs.replace(hidden, builder=self._builder)
+            return Held(hidden, part_seed, self._own_network)
+        load_named(place.loader)  # imported here, once, for all that is forked from here
+        load_registry()  # a loader may ask it, where nothing can be found out any more
+        return Held(hidden, part_seed)
 
     def network(self) -> TrainedNetwork:
         """The network that is held, on the CPU."""
-        if self._network is None:
-            self._network = load_network(self._place)
-            # Every reading asks for it; a child, which copies the pages it touches, would take twice as long.
-            _ = self._network.finite
-            self._network.learn_to_fold()
-        return self._network
+        return self._held.load()
+
+    def take(self, asked: Sequence[Asked], limits: Limits) -> Iterator[tuple[str, Outcome]]:
+        """(key, outcome) of all readings; what goes wrong with a network is its own readings' fault."""
+        own = all(one.source.kind == BUILT_IN and one.place.loader for one in asked)
+        if len(asked) > 1 and own and not starts_fresh(limits.compute):
+            yield from self._take_together(asked, limits)
+            return
+        for one in asked:
+            ended = set()
+            try:
+                self.hold(one.place, one.part_seed)
+                for key, outcome in self.read(one.source, one.readings, limits):
+                    ended.add(key)
+                    yield key, outcome
+            except Exception as problem:
+                yield from one.failed(problem, ended)
+
+    def _take_together(self, asked: Sequence[Asked], limits: Limits) -> Iterator[tuple[str, Outcome]]:
+        """The same, with as many networks in one child as may be held: a fork costs more than a reading."""
+        self._group = ""
+        left = list(asked)
+        while left:
+            pieces: list[tuple[Held, Reading]] = []
+            size = 0
+            while left and size < _TOGETHER_BYTES:
+                one = left.pop(0)
+                try:
+                    held = self._to_hold(one.place, one.part_seed, beside=bool(pieces))
+                    size += sum(t.numel() * t.element_size() for t in held.load().model.state_dict().values())
+                    pieces += [(held, reading) for reading in one.readings]
+                except Exception as problem:
+                    yield from one.failed(problem)
+            if pieces:
+                keys = [reading.key for _, reading in pieces]
+                hidden = [
+                    (held, msgspec.structs.replace(reading, key=str(place)))
+                    for place, (held, reading) in enumerate(pieces)
+                ]
+                for number, outcome in self._read_own(asked[0].source, hidden, limits):
+                    yield keys[int(number)], checked(outcome)
 
     def read(
         self, source: Source, readings: Sequence[Reading], limits: Limits
     ) -> Iterator[tuple[str, Outcome]]:
         """(key, outcome) of measures of one plugin, or of genbench's own."""
         self._limits = limits
-        read = self._read_own if source.kind == BUILT_IN else self._read_plugin
         # Keys are hashes of what identifies a network too.
         asked = [msgspec.structs.replace(one, key=str(place)) for place, one in enumerate(readings)]
-        for place, outcome in read(source, asked, limits):
+        if source.kind == BUILT_IN:
+            found = self._read_own(source, [(self._held, one) for one in asked], limits)
+        else:
+            found = self._read_plugin(source, asked, limits)
+        for place, outcome in found:
             yield readings[int(place)].key, checked(outcome)
 
     def _sealing(self, limits: Limits) -> Sealing | None:
@@ -174,12 +217,13 @@ class ReadingHost:
     # -- genbench's own measures ---------------------------------------------------------------------------
 
     def _read_own(
-        self, source: Source, readings: Sequence[Reading], limits: Limits
+        self, source: Source, pieces: Sequence[tuple[Held, Reading]], limits: Limits
     ) -> Iterator[tuple[str, Outcome]]:
         """All in one child; again alone what took it down, because its company may have had a part in it."""
-        left, suspects = list(readings), []
+        left, suspects = list(pieces), []
         while left:
-            work = ReadingsWork(source, self._place, self._part_seed, left)
+            first = left[0][0]
+            work = ReadingsWork(source, first.place, first.part_seed, [reading for _, reading in left])
             ended = 0
             forked, seal = partial(self._own, source, left), self._sealing(limits)
             for place, outcome in run_work(work, forked, limits, learn=_import, seal=seal):
@@ -187,17 +231,22 @@ class ReadingHost:
                 if len(left) > 1 and outcome.status in _ALONE_AGAIN:
                     suspects.append(left[place])
                 else:
-                    yield left[place].key, outcome
+                    yield left[place][1].key, outcome
             left = left[ended:]
             emptied(self._private)
-        for reading in suspects:
-            yield from self._read_own(source, [reading], limits)
+        for piece in suspects:
+            yield from self._read_own(source, [piece], limits)
 
-    def _own(self, source: Source, readings: Sequence[Reading]) -> list[Work]:
+    def _own(self, source: Source, pieces: Sequence[tuple[Held, Reading]]) -> list[Work]:
         self._measures = self._measures or source_measures(source)
-        # Dictionaries of the child: it fills its own copies.
-        own = OwnReadings(self.network(), self._measures, self._part_seed, self._parts, self._refusals)
-        return [partial(own.take, reading) for reading in readings]
+        works: list[Work] = []
+        for _, alike in groupby(pieces, key=lambda piece: id(piece[0])):
+            readings = list(alike)
+            held = readings[0][0]
+            # Dictionaries of the child: it fills its own copies.
+            own = OwnReadings(held.load(), self._measures, held.part_seed, held.parts, held.refusals)
+            works += [partial(own.take, reading) for _, reading in readings]
+        return works
 
     # -- a plugin's measures ---------------------------------------------------------------------------------
 
@@ -211,7 +260,9 @@ class ReadingHost:
                 yield left[0].key, self._read_importing(source, left[0], limits)
                 left = left[1:]
                 continue
-            for key, outcome in process.read(Order(self._place, self._part_seed, left, limits), self._answer):
+            for key, outcome in process.read(
+                Order(self._held.place, self._held.part_seed, left, limits), self._answer
+            ):
                 # What it says of itself counts for nothing.
                 sandbox = SEALED if process.sealed else NOT_SEALED
                 yield key, replace(outcome, cost=replace(outcome.cost, sandbox=sandbox))
@@ -236,7 +287,7 @@ class ReadingHost:
     def _start(self, source: Source, limits: Limits) -> PluginProcess:
         private = Path(tempfile.mkdtemp(dir=self.scratch))
         with self._sealed(private, limits, source) as seal:
-            return PluginProcess(source, limits, self._held, private, seal)
+            return PluginProcess(source, limits, self._own_network, private, seal)
 
     def _read_importing(self, source: Source, reading: Reading, limits: Limits) -> Outcome:
         """The reading of a plugin that could not be imported: tried in its own child, to say why."""
@@ -245,7 +296,7 @@ class ReadingHost:
             seed_globals(reading.seed)
             return take_plugins(source_measures(source)[reading.measure], reading, network, ask, shared=False)
 
-        fresh = ReadingsWork(source, self._place, self._part_seed, [reading], shared=False)
+        fresh = ReadingsWork(source, self._held.place, self._held.part_seed, [reading], shared=False)
         private = Path(tempfile.mkdtemp(dir=self.scratch))
         with self._sealed(private, limits, source) as seal:
             sealing = None if seal is None else replace(sealing_of(seal), foreign=True)
@@ -258,13 +309,13 @@ class ReadingHost:
     def _answer(self, request: PartRequest) -> PartReply:
         """Give a child the shared part it asks for, computing it in a guarded child of its own."""
         label = part_label(request.name, request.options)
-        if label not in self._parts and label not in self._refusals:
+        if label not in self._held.parts and label not in self._held.refusals:
             outcome = self._compute(request)
             if outcome is not None:
                 return PartReply(str(outcome.status), outcome.reason)
-        if label in self._refusals:
-            return PartReply(str(Status.NOT_APPLICABLE), self._refusals[label])
-        part, seconds = self._parts[label]
+        if label in self._held.refusals:
+            return PartReply(str(Status.NOT_APPLICABLE), self._held.refusals[label])
+        part, seconds = self._held.parts[label]
         file = self._given.folder / "part.safetensors"
         save_part(part, file)
         return PartReply(str(Status.OK), file=str(file), seconds=seconds)
@@ -272,10 +323,12 @@ class ReadingHost:
     def _compute(self, request: PartRequest) -> Outcome | None:
         """Compute a part into memory; the outcome if that failed."""
         file = self._private / f"{time.time_ns()}.safetensors"
-        work = PartWork(self._place, self._part_seed, request.name, dict(request.options), str(file))
+        work = PartWork(
+            self._held.place, self._held.part_seed, request.name, dict(request.options), str(file)
+        )
 
         def here() -> list[Work]:
-            return [partial(compute_for_plugins, self.network(), work, self._parts, self._refusals)]
+            return [partial(compute_for_plugins, self.network(), work, self._held.parts, self._held.refusals)]
 
         # How much time is left is what the plugin's process says.
         limits = replace(self._limits, seconds=min(max(request.seconds_left, 0.0), self._limits.seconds))
@@ -283,10 +336,10 @@ class ReadingHost:
         label = part_label(request.name, request.options)
         if outcome.status is Status.OK:
             part = {key: tensor.clone() for key, tensor in load_file(file).items()}
-            self._parts[label] = (part, float(outcome.result["seconds"]))
+            self._held.parts[label] = (part, float(outcome.result["seconds"]))
             file.unlink()
         elif outcome.status is Status.NOT_APPLICABLE:
-            self._refusals[label] = outcome.reason
+            self._held.refusals[label] = outcome.reason
         else:
             return outcome
         return None
@@ -313,30 +366,21 @@ def _run_step(task: Task, limits: Limits, scratch: Path) -> Outcome:
     return outcome
 
 
-def _run_readings(
-    host: ReadingHost, group: str, tasks: Sequence[Task], limits: Limits
-) -> Iterator[tuple[str, Outcome]]:
+def _asked(tasks: Sequence[Task]) -> Asked:
     """Readings of one network and one plugin."""
     first = tasks[0]
     where = msgspec.convert(first.how, ReadingPlace)
-    place = NetworkPlace(group, where.loader, _NAME, first.parents, where.options)
+    place = NetworkPlace(first.group, where.loader, _NAME, first.parents, where.options)
     readings = [Reading(t.key, str(t.inputs["measure"]), int(t.inputs["seed"])) for t in tasks]
-    ended = set()
-    try:
-        host.hold(place, where.part_seed)
-        for key, outcome in host.read(where.source, readings, limits):
-            ended.add(key)
-            yield key, outcome
-    except Exception as problem:  # these cells' fault, not the next ones'
-        outcome = Outcome(Status.FAILED, f"the subject could not be loaded: {described(problem)}")
-        yield from ((task.key, outcome) for task in tasks if task.key not in ended)
+    return Asked(place, where.part_seed, where.source, readings)
 
 
 def _run_job(host: ReadingHost, job: Job) -> Iterator[tuple[str, Outcome]]:
-    for how, alike in groupby(job.tasks, key=lambda task: (task.step, task.how)):
+    for reads, alike in groupby(job.tasks, key=lambda task: task.step == READING.function):
         tasks = list(alike)
-        if how[0] == READING.function:
-            yield from _run_readings(host, job.group, tasks, job.limits)
+        if reads:
+            networks = groupby(tasks, key=lambda task: (task.group, task.how))
+            yield from host.take([_asked(list(of_one)) for _, of_one in networks], job.limits)
             continue
         for task in tasks:
             try:

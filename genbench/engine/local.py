@@ -67,7 +67,7 @@ class LocalExecutor:
 
     def _start(self, place: _Place, trip: Sequence[Assignment]) -> None:
         place.left = {str(next(self._numbers)): one for one in trip}
-        place.group = trip[0].cell.group or place.group
+        place.group = trip[-1].cell.group or place.group
         reads = trip[0].cell.step == READING
         if reads and place.knows_truths:
             self._stop(place, idle=True)
@@ -81,12 +81,14 @@ class LocalExecutor:
                 f"workers cannot be started: {end}; `genbench doctor` looks for the cause"
             ) from end
         seconds = self._seconds(trip[0].cell)
-        group = self._groups.setdefault(place.group, str(len(self._groups))) if place.group else ""
-        tasks = [_task(number, one) for number, one in place.left.items()]
-        job = Job(tasks, group, replace(self._limits, seconds=seconds))
+        tasks = [_task(number, one, self._group(one.cell)) for number, one in place.left.items()]
+        job = Job(tasks, replace(self._limits, seconds=seconds))
         self._wait_for_next(place)
         with contextlib.suppress(OSError):  # it died between two trips; `wait` sees its end and says so
             place.worker.channel.sendall(line(job))
+
+    def _group(self, cell: Cell) -> str:
+        return self._groups.setdefault(cell.group, str(len(self._groups))) if cell.group else ""
 
     def _seconds(self, cell: Cell) -> float:
         limited = cell.step == READING or cell.step.users_code
@@ -154,7 +156,7 @@ class LocalExecutor:
         self._selector.close()
 
 
-def _task(number: str, one: Assignment) -> Task:
+def _task(number: str, one: Assignment, group: str) -> Task:
     cell = one.cell
     parents = {name: str(folder) for name, folder in one.parents.items()}
     return Task(
@@ -164,4 +166,5 @@ def _task(number: str, one: Assignment) -> Task:
         dict(cell.how),
         parents,
         str(one.out),
+        group,
     )

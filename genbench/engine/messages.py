@@ -62,13 +62,14 @@ class Task(msgspec.Struct, frozen=True):
     """Name to folder of what the cell reads."""
     out: str
     """Folder for its files."""
+    group: str = ""
+    """Stands for the network of a reading."""
 
 
 class Job(msgspec.Struct, frozen=True):
     """Cells for a worker, which answers with an `Ended` for each, in any order."""
 
     tasks: list[Task]
-    group: str
     limits: Limits
     """Of each cell."""
 

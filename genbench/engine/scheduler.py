@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import signal
 import threading
@@ -27,6 +28,10 @@ _POLL_SECONDS = 0.2
 """Between two looks at cells that another run is computing."""
 _LONG_SECONDS = 1.0
 """Without any: whatever happens wakes us, but for a worker that says nothing at all."""
+_TRIP_SECONDS = 1.0
+"""Of readings of several networks that go to a worker in one trip: less would be spent on the way, and with
+more one worker would be left with the last."""
+_TRIP_CELLS = 64
 
 
 class Progress(Protocol):
@@ -106,6 +111,8 @@ class _Run:
         for cell in cells:
             for parent in cell.sources.values():
                 self._children.setdefault(parent, []).append(cell)
+        self._took: dict[str, tuple[float, int]] = {}
+        """Of each measure: seconds of its readings so far, and their number."""
         self._elsewhere: list[tuple[float, Cell]] = []
         """Cells that another run is computing, with the time to look again."""
         self._store = store
@@ -190,6 +197,8 @@ class _Run:
     def _claim(self, group: str, taken: set[str], slots: int) -> list[Cell]:
         """What can start next, claimed for this run: a cell, with those that go together with it.
 
+        Readings that take next to no time go together with those of other networks.
+
         First what other cells wait for (no group), then the subject that the worker has loaded, then one
         that no worker is on, then any.
 
@@ -202,16 +211,41 @@ class _Run:
             untaken = (name for name in self._ready if name not in taken)
             preferred = chain(("", group), untaken, self._ready)
             name = next(name for name in preferred if name in self._ready)
-            trip: list[Cell] = []
-            while (queue := self._ready.get(name)) and self._goes_with(queue[0], trip, slots):
-                cell = queue.popleft()
-                if self._claimed(cell):
-                    trip.append(cell)
-            if not self._ready.get(name):
-                self._ready.pop(name, None)
+            trip = self._claim_of(name, slots)
+            while trip and (other := self._quick_companion(trip, taken)):
+                trip += self._claim_of(other, slots)
             if trip:
                 return trip
         return []
+
+    def _claim_of(self, name: str, slots: int) -> list[Cell]:
+        """Cells of one group that go together."""
+        trip: list[Cell] = []
+        while (queue := self._ready.get(name)) and self._goes_with(queue[0], trip, slots):
+            cell = queue.popleft()
+            if self._claimed(cell):
+                trip.append(cell)
+        if not self._ready.get(name):
+            self._ready.pop(name, None)
+        return trip
+
+    def _quick_companion(self, trip: list[Cell], taken: set[str]) -> str:
+        """The group of another network whose readings fit into the trip, by what the measures took so far."""
+        seconds = sum(map(self._expected, trip))
+        if trip[0].step != READING or seconds > _TRIP_SECONDS:
+            return ""
+        name = next((name for name in self._ready if name and name not in taken), "")
+        others = self._ready.get(name, ())
+        fits = (
+            len(trip) + len(others) <= _TRIP_CELLS
+            and all(cell.together == trip[0].together for cell in others)
+            and seconds + sum(map(self._expected, others)) <= _TRIP_SECONDS
+        )
+        return name if fits else ""
+
+    def _expected(self, cell: Cell) -> float:
+        seconds, count = self._took.get(str(cell.about.get("measure")), (math.inf, 1))
+        return seconds / count
 
     def _goes_with(self, cell: Cell, trip: list[Cell], slots: int) -> bool:
         if not trip:
@@ -238,6 +272,10 @@ class _Run:
 
     def _finish(self, ended: Sequence[tuple[Cell, Outcome]]) -> None:
         for cell, outcome in ended:
+            if cell.step == READING:
+                measure, cost = str(cell.about.get("measure")), outcome.cost
+                seconds, count = self._took.get(measure, (0.0, 0))
+                self._took[measure] = seconds + cost.seconds + cost.shared_seconds, count + 1
             if outcome.status in KEPT:
                 self._store.commit(cell, outcome, self._provenance, surely=cell.step != READING)
             else:

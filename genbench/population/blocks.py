@@ -20,7 +20,6 @@ from genbench.engine.compute import compute_device
 from genbench.engine.steps import read_result
 from genbench.population.calibration import calibration_errors
 from genbench.population.memory import keep_freed_memory
-from genbench.subject.module_copies import with_state
 from genbench.population.networks import make_network, plan_network
 from genbench.population.pools import (
     TrainingSet,
@@ -40,6 +39,7 @@ from genbench.population.step_types import (
     Shape,
     TrainedSummary,
 )
+from genbench.subject.module_copies import with_state
 from genbench.subject.precision import wide
 from genbench.subject.subject import TrainedNetwork
 

@@ -43,7 +43,7 @@ def with_state(module: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
 
 
 def with_same_tensors(module: nn.Module) -> nn.Module:
-    """A copy of `module` with the very same parameters and buffers: its parts can be replaced, not its own."""
+    """A copy of `module` with the very same parameters and buffers, whose parts can be replaced."""
     return _copied(module, lambda name, old, *, kept: old)
 
 
