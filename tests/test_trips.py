@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,10 +16,15 @@ from conftest import readings
 from torch import nn
 
 import genbench
-from genbench.engine.cells import Limits, Outcome, Status
+from genbench.engine.cells import Cost, Limits, Outcome, Status, make_cell
+from genbench.engine.executors import Ended, Slot, Trip
 from genbench.engine.guard import run_guarded
+from genbench.engine.held import Asked
 from genbench.engine.host import ReadingHost
-from genbench.engine.messages import Reading
+from genbench.engine.messages import NetworkPlace, Reading
+from genbench.engine.readings import READING, ReadingTable
+from genbench.engine.scheduler import run_cells
+from genbench.engine.store import Store
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import BUILT_IN, Source
 from genbench.subject import parts
@@ -251,3 +257,136 @@ def test_in_a_notebook_an_analysis_is_shared_too(subject) -> None:
     assert subject.shared(counted) == subject.fresh(seed=9).shared(counted) == [2, 0.5]
     assert len(calls) == 1
     assert subject.used == {"weights"}
+
+
+def load_made(name: str, place: int) -> object:
+    """A loader: the network at `place`."""
+    if place == 13:
+        raise ValueError("no such network")
+    torch.manual_seed(place)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4))
+    data = torch.randn(40, 1, 4, 4), torch.arange(40) % 4
+    return genbench.Subject.from_module(model, data=data)._network
+
+
+def first_weight(subject) -> float:
+    return float(subject.weights()[0].flatten()[0])
+
+
+def dies_of_the_second(subject) -> float:
+    if abs(first_weight(subject) - first_weight_of(1)) < 1e-9:
+        os._exit(5)
+    return 1.0
+
+
+def first_weight_of(place: int) -> float:
+    return float(load_made("", place).model[1].weight.detach().flatten()[0])
+
+
+def asked_of(places: list[int], functions: list) -> list[Asked]:
+    return [
+        Asked(
+            NetworkPlace(f"group {place}", f"{__name__}:load_made", "", {}, {"place": place}),
+            7,
+            OWN,
+            [Reading(f"{one.__name__} {place}", one.__name__, 1) for one in functions],
+        )
+        for place in places
+    ]
+
+
+def take(folder: Path, places: list[int], functions: list) -> dict[str, Outcome]:
+    host = ReadingHost(folder)
+    host._measures = {one.__name__: Measure(one.__name__, one, "A measure.") for one in functions}
+    return dict(host.take(asked_of(places, functions), LIMITS))
+
+
+def test_small_networks_are_read_in_one_process_each_with_its_own_weights(tmp_path) -> None:
+    found = take(tmp_path, [0, 1, 2], [fine, first_weight])
+    assert len({found[f"fine {place}"].value for place in range(3)}) == 1
+    for place in range(3):
+        assert found[f"first_weight {place}"].value == pytest.approx(first_weight_of(place))
+
+
+def test_large_networks_are_read_in_a_process_each(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("genbench.engine.host._TOGETHER_BYTES", 1)
+    found = take(tmp_path, [0, 1, 2], [fine])
+    assert len({one.value for one in found.values()}) == 3
+
+
+def test_a_network_that_cannot_be_loaded_costs_its_own_readings_alone(tmp_path) -> None:
+    found = take(tmp_path, [0, 13, 2], [fine, prints])
+    failed = {key: one for key, one in found.items() if one.status is not Status.OK}
+    assert set(failed) == {"fine 13", "prints 13"}
+    assert all("could not be loaded: ValueError: no such network" in one.reason for one in failed.values())
+    assert len(found) == 6
+
+
+def test_one_that_dies_takes_no_other_network_with_it(tmp_path) -> None:
+    found = take(tmp_path, [0, 1, 2], [fine, dies_of_the_second, first_weight])
+    assert {key for key, one in found.items() if one.status is not Status.OK} == {"dies_of_the_second 1"}
+    assert "exit code 5" in found["dies_of_the_second 1"].reason
+    assert found["first_weight 2"].value == pytest.approx(first_weight_of(2))
+    assert found["fine 0"].value != found["fine 2"].value, "a new process after the death"
+
+
+class Counting:
+    """An executor of two workers that says what it was handed; every reading takes as long as it is told."""
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self.trips: list[list[str]] = []
+        self._seconds, self._said, self._busy = seconds, [], 0
+
+    def free(self) -> list[Slot]:
+        return [Slot("0"), Slot("1")][self._busy :]
+
+    def submit(self, slot: Slot, trip: Trip) -> None:
+        self._busy += 1
+        self.trips.append([one.cell.label for one in trip.cells])
+        for one in trip.cells:
+            cost = Cost(self._seconds[one.cell.about["measure"]])
+            self._said.append(Ended(one.cell.key, Outcome(Status.OK, result={"value": 1.0}, cost=cost)))
+
+    def wait(self, seconds: float) -> list[Ended]:
+        said, self._said, self._busy = self._said, [], 0
+        return said
+
+    def close(self) -> None:
+        pass
+
+
+def handed_out(folder: Path, measures: dict[str, float], networks: int, plugin: str = "") -> list[list[str]]:
+    cells = [
+        make_cell(
+            READING,
+            f"{measure} {network}",
+            {"measure": measure, "network": network},
+            about={"measure": measure, "suite": "s", "quick": False, "subject": str(network)},
+            group=f"network {network}",
+            together=plugin if measure == plugin else "genbench",
+        )
+        for network in range(networks)
+        for measure in measures
+    ]
+    executor = Counting(measures)
+    with Store(folder / "store") as store:
+        table = ReadingTable(store)
+        found = run_cells(cells, store, table, lambda: executor, mock.MagicMock())
+        table.close()
+    assert len(found) == len(cells) == sum(map(len, executor.trips))
+    return executor.trips
+
+
+def test_quick_readings_of_several_networks_go_together_once_they_are_known_to_be_quick(tmp_path) -> None:
+    trips = handed_out(tmp_path, {"quick": 0.1}, 24)
+    assert [len(trip) for trip in trips] == [1, 1, 10, 10, 2]
+
+
+def test_readings_that_take_long_go_network_by_network(tmp_path) -> None:
+    assert all(len(trip) == 1 for trip in handed_out(tmp_path, {"slow": 0.6}, 6))
+
+
+def test_a_trip_has_one_plugin_s_readings_and_not_too_many(tmp_path) -> None:
+    trips = handed_out(tmp_path, {"quick": 0.001, "mine": 0.001}, 100, plugin="mine")
+    assert max(map(len, trips)) <= 64
+    assert all(len({label.partition(" ")[0] for label in trip}) == 1 for trip in trips)
