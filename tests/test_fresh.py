@@ -139,7 +139,7 @@ def test_a_plugin_reads_the_same_bits_and_ends_the_same_way(own, fresh, tmp_path
             found |= dict(own.read(entries[name].source, [Reading(name, name, 3)], limits))
         own.close()
         own._plugins.clear()
-        own._parts.clear()
+        own._held.parts.clear()
         return found
 
     forked, started = fresh(read)
