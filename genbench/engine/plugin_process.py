@@ -281,6 +281,7 @@ class _Network:
                 # Asked for by every reading. Here it takes half of what it takes in a child, which copies
                 # every page that it touches.
                 _ = self._network.finite
+                self._network.learn_to_fold()
             except Exception as problem:
                 self._problem = described(problem)
 
