@@ -13,12 +13,15 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import psutil
 import pytest
 from workers import built_once, pytest_collection_modifyitems, pytest_configure
+
+if TYPE_CHECKING:
+    from shown_boards import ShownBoards
 
 # As genbench's own workers: with several at a time on a machine, threads of linear algebra only wait for each
 # other, and take processor time to do it. The libraries look once, when they are loaded.
@@ -60,17 +63,23 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 _LARGE = 2**30
 """Bytes of a process that is worth a look at all its objects, which takes a second or two."""
+_GROWN = 2**28
+"""Bytes more than after the last look that are worth another."""
+_kept = [_LARGE - _GROWN]
+"""Bytes of this process after the last look."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _memory_given_back() -> Iterator[None]:
     """What a module's tests freed: forks of a process of gigabytes are slow, and look as large as it is."""
     yield
-    if psutil.Process().memory_info().rss < _LARGE:
+    process = psutil.Process()
+    if process.memory_info().rss < _kept[0] + _GROWN:
         return
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+    _kept[0] = max(process.memory_info().rss, _LARGE - _GROWN)
 
 
 def command(*arguments: str | Path) -> list[str]:
@@ -238,9 +247,28 @@ def one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def readers_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of all who read the documents (`reader.Reader`); they are one xdist group."""
-    return tmp_path_factory.mktemp("readers") / "store"
+def wheels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `test_wheel` builds, installs and runs a wheel, in the subfolder `empty`."""
+    folder = tmp_path_factory.mktemp("wheel")
+    (folder / "empty").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def readers_store(wheels_folder: Path) -> Path:
+    """Of all who read the documents (`reader.Reader`), and of the installed wheel; all are one xdist group.
+
+    The wheel comes first, and reads path_norm on `mini`; keys are the same for the checkout.
+    """
+    return wheels_folder / "empty" / ".genbench"
+
+
+@pytest.fixture(scope="session")
+def shown_boards(tmp_path_factory: pytest.TempPathFactory) -> ShownBoards:
+    """Boards of `mini` and of `nin-fashion` with a site; their tests are one xdist group."""
+    from shown_boards import ShownBoards
+
+    return ShownBoards.build(tmp_path_factory.mktemp("shown"))
 
 
 @pytest.fixture(scope="session")

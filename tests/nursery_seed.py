@@ -1,9 +1,10 @@
 """Nurseries for commands that run in pytest's own process, without the seconds that importing torch takes.
 
 A command starts a nursery as a fresh Python (`genbench.engine.workers`). Here a process that has imported
-what a nursery imports, and nothing more, is started once per pytest worker, and nurseries are forked off it:
-with the folder, environment, search path and session that a fresh one would have. Commands that tests start
-as processes start their nurseries themselves, as a user's do.
+what a nursery imports is started once per pytest worker, and nurseries are forked off it: with the folder,
+environment, search path and session that a fresh one would have. It has also imported what workers of the
+embedded testbeds import first of all, open_clip and timm: two workers of each command would take two to three
+seconds for it. Commands that tests start as processes start their nurseries themselves, as a user's do.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
@@ -92,6 +94,8 @@ def main(parent: int, seed: socket.socket) -> None:
 
     nursery.die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    import_module("genbench.zoo.mini.clip")
+    import_module("genbench.zoo.mini.architecture")
     while True:
         text, descriptors, _, _ = socket.recv_fds(seed, 1 << 12, 3)
         if not text:

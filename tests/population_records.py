@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from test_records import scored_records
@@ -30,6 +32,11 @@ def population_evidence() -> PopulationEvidence:
 
 def population_records() -> list[dict[str, Any]]:
     """A baseline, a good measure, a hostile one that misses some networks, and one without a value."""
+    return copy.deepcopy(_population_records())
+
+
+@cache
+def _population_records() -> list[dict[str, Any]]:
     import numpy as np
 
     networks = population_evidence().rows

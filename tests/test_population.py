@@ -93,7 +93,7 @@ def test_every_network_has_the_loss_curve_of_a_single_loop(digits, architecture,
         assert found.loss == pytest.approx(curve, abs=1e-9 if optimizer == "sgd" else 1e-4)
 
 
-@pytest.mark.parametrize(("depth", "train_size"), [(1, 256), (2, 64)])
+@pytest.mark.parametrize(("depth", "train_size"), [(1, 128), (2, 64)])
 def test_whole_trainings_of_nin_digits_have_the_loss_curves_of_single_loops(depth, train_size) -> None:
     """From the first epoch to a cross-entropy of .01, with the recipe and the learning rates of the suite."""
     suite = load_suite("nin-digits")

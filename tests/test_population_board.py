@@ -15,16 +15,18 @@ import pandas as pd
 import pytest
 from conftest import Run
 from population_records import SUITE, population_evidence, population_records
+from shown_boards import ShownBoards
+from shown_boards import write_population as write
 
 from genbench.errors import UserError
-from genbench.leaderboard.board import Board, board_document, read_boards
-from genbench.leaderboard.build import Folders, build
+from genbench.leaderboard.board import Board, board_document
+from genbench.leaderboard.build import Folders
 from genbench.leaderboard.export import export
 from genbench.records.convert import convert
 from genbench.records.record import Record
 from genbench.records.results import result_of
 from genbench.records.validate import judged_records, read_record
-from genbench.records.write import body_hash, record_text
+from genbench.records.write import body_hash
 from genbench.scoring import read_table, robust_sign_error
 from genbench.scoring.all_scores import SCORES, score_table
 from genbench.scoring.population import SHOWN, PopulationScore, population_scores, scores_frame
@@ -40,26 +42,13 @@ def records() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def boards(records: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    folder = tmp_path_factory.mktemp("population-board")
-    for record in records:
-        write(folder / "records", record)
-    folders = Folders(folder, folder / "records", site=folder / "site")
-    build(folders)
-    return folders
+def boards(shown_boards: ShownBoards) -> Folders:
+    return shown_boards.folders
 
 
 @pytest.fixture(scope="module")
-def board(boards: Folders) -> Board:
-    (found,) = read_boards(boards.records, boards.trust)
-    return found
-
-
-def write(folder: Path, record: dict[str, Any]) -> Path:
-    path = folder / SUITE / f"{record['measure']['name']}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(record_text(record))
-    return path
+def board(shown_boards: ShownBoards) -> Board:
+    return shown_boards.boards[SUITE]
 
 
 def test_the_board_shows_every_score(board: Board) -> None:

@@ -16,12 +16,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from population_records import population_evidence, population_records
-from test_leaderboard import records
-from test_records import make_record, numbers, write
+from population_records import population_evidence
+from shown_boards import ShownBoards
 
-from genbench.leaderboard.build import SITE_LIMIT, Folders, build
-from genbench.records.write import record_text
+from genbench.leaderboard.build import SITE_LIMIT
 
 pytestmark = pytest.mark.xdist_group("site")  # one browser at a time
 
@@ -29,16 +27,10 @@ VOID = {"meta", "br", "wbr", "link", "img", "input", "hr"}
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    for record in [*records(), make_record("path_norm", numbers(7), category="path", paper="001 (27)")]:
-        write(folder / "records", record)
-    (folder / "records" / "nin-fashion").mkdir()
-    for record in population_records():
-        path = folder / "records" / "nin-fashion" / f"{record['measure']['name']}.json"
-        path.write_text(record_text(record), encoding="utf-8")
-    build(Folders(folder, folder / "records", site=folder / "site"))
-    return folder / "site"
+def site(shown_boards: ShownBoards) -> Path:
+    found = shown_boards.folders.site
+    assert found is not None
+    return found
 
 
 # -- as files ----------------------------------------------------------------------------------------
@@ -435,9 +427,8 @@ def test_a_populations_measure_page(browser, site) -> None:
     browser.get((site / "nin-fashion" / "index.html").as_uri())
     browser.find_element("link text", "near_the_gap").click()
     scatter = browser.find_element("css selector", "[data-kind=gaps]")
-    colours = lambda: {  # noqa: E731
-        mark.value_of_css_property("fill") for mark in scatter.find_elements("css selector", ".points path")
-    }
+    fills = "return [...arguments[0].querySelectorAll('.points path')].map(m => getComputedStyle(m).fill)"
+    colours = lambda: set(browser.execute_script(fills, scatter))  # noqa: E731
     networks = population_evidence().rows.values()
     assert len(scatter.find_elements("css selector", ".points path")) == len(networks)
     assert "train_size 96" in scatter.text

@@ -46,10 +46,13 @@ def python(code: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_a_timm_network_and_a_measure_that_imports_torchvision_are_read(run: Run, tmp_path: Path) -> None:
+def test_a_timm_network_and_a_measure_that_imports_torchvision_are_read(
+    run_process: Run, tmp_path: Path
+) -> None:
+    """In workers that have not imported them before, as those of commands in this process have."""
     (tmp_path / "mynet.py").write_text(NETWORK)
     (tmp_path / "pads.py").write_text(MEASURE)
-    done = run("read", "./mynet.py:build", "--measure", "params", "--measure", "./pads.py", "--json")
+    done = run_process("read", "./mynet.py:build", "--measure", "params", "--measure", "./pads.py", "--json")
     assert done.returncode == 0, done.stderr
     rows = {row["measure"]: row for row in json.loads(done.stdout)}
     assert rows["params"]["status"] == rows["pads"]["status"] == "ok"

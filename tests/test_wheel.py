@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 BOARD = {row["measure"]: row for row in json.loads((ROOT / "leaderboards" / "mini.json").read_text())["rows"]}
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("documents")]  # whose readers use its store
 
 
 def called(*words: str | Path, cwd: Path, **environment: str) -> str:
@@ -35,8 +35,8 @@ def called(*words: str | Path, cwd: Path, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("wheel")
+def folder(wheels_folder: Path) -> Path:
+    return wheels_folder
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def installed(folder: Path, wheel: Path) -> Path:
 def from_wheel(folder: Path, installed: Path) -> dict[str, Any]:
     """A run of the installed command in an empty folder."""
     empty = folder / "empty"
-    empty.mkdir()
+    assert not [*empty.iterdir()]
     said = called(installed / "genbench", "run", "--measure", "path_norm", "--json", cwd=empty)
     document: dict[str, Any] = json.loads(said)
     return document

@@ -11,17 +11,24 @@ import pytest
 from filelock import FileLock
 
 _LONG = (
-    "site", "quick_store", "test_submission", "test_leaderboard", "test_judge_command", "test_lite_suite",
-    "test_cli", "test_mini_zoo", "test_references", "test_compute", "test_hooks", "test_population",
+    "site", "test_leaderboard", "quick_store", "test_lite_suite", "test_cli", "conformance kit", "test_hooks",
+    "test_submission", "test_mini_zoo", "test_judge_command", "test_population", "test_references",
+    "adaptations", "test_fresh", "test_real_backbones", "test_sealed", "test_trips", "test_challenge",
+    "test_torchvision",
 )  # fmt: skip
 """Groups that take longest, the longest first: at the end one worker must not wait for the other's."""
 
 
 def _turn(item: pytest.Item) -> int:
-    """Slow tests first, which take longest of all; then long groups; then the rest."""
-    if item.get_closest_marker("slow") is not None:
-        return -1
+    """Slow tests first, which take longest of all; then long groups; then the rest.
+
+    Readers of documents are the longest group; they find in their store what the installed wheel computed.
+    """
     group = item.get_closest_marker("xdist_group")
+    if item.get_closest_marker("slow") is not None:
+        if group is not None and group.args[0] == "documents":
+            return -3 if item.path.stem == "test_wheel" else -2
+        return -1
     return _LONG.index(group.args[0]) if group is not None and group.args[0] in _LONG else len(_LONG)
 
 
