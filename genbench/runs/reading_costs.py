@@ -2,9 +2,9 @@
 
 The unit is one training image forward and backward, whose seconds a network's kind knows. Nearly all that a
 reading takes are parts that measures of a network share (`genbench.subject.shared`), each computed once: some
-look at all training images, most at a number of them that does not grow with the training set. What each takes
-was counted in the records of `mini` and of `nin-fashion`, whose networks and training sets differ most, and
-`tests/test_reading_costs.py` holds it against them.
+look at all training images, most at a number of them that does not grow with the training set. What each
+takes was counted in the records of `mini` and of `nin-fashion`, whose networks and training sets differ most,
+and `tests/test_reading_costs.py` holds it against them.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ _USED_BY = {
     "information": "tic tic_bias tic_bias_bound hessian_top_eigenvalue hessian_trace",
     "curvature": "hessian_top_eigenvalue hessian_trace",
     'weight_noise{"kind": "isotropic"}': "pac_bayes_bound",
-    'weight_noise{"kind": "tensor"}': "waic waic_bias sharpness_magnitude sharpness_magnitude_init pac_bayes_magnitude "
-    "pac_bayes_magnitude_init",
+    'weight_noise{"kind": "tensor"}': "waic waic_bias sharpness_magnitude sharpness_magnitude_init "
+    "pac_bayes_magnitude pac_bayes_magnitude_init",
     'weight_noise{"kind": "magnitude"}': "sharpness_magflat pac_bayes_magflat",
     'response_curve{"layer": 0, "pairs": "intra"}': "gi_intra_l0 pal_intra_l0",
     'response_curve{"layer": 0, "pairs": "inter"}': "gi_inter_l0 pal_inter_l0",
