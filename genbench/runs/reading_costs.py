@@ -3,8 +3,8 @@
 The unit is one training image forward and backward, whose seconds a network's kind knows. Nearly all that a
 reading takes are parts that measures of a network share (`genbench.subject.shared`), each computed once: some
 look at all training images, most at a number of them that does not grow with the training set. What each
-takes was counted in the records of `mini` and of `nin-fashion`, whose networks and training sets differ most,
-and `tests/test_reading_costs.py` holds it against them.
+takes was counted in readings of `mini` and of `nin-fashion`, whose networks and training sets differ most;
+`tests/test_reading_costs.py` holds it against them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ from genbench.runs.plan import Plan
 from genbench.suites.kind import kind_of
 from genbench.suites.plan import TrainingPass
 
-__all__ = ["PartCost", "ReadingCosts", "parts_of", "reading_costs", "shared_seconds"]
+__all__ = ["PartCost", "ReadingCosts", "parts_of", "reading_costs", "reading_memory", "shared_seconds"]
 
 _ENGINE_SECONDS = 0.012
 """Of the engine, for a reading: to hand it out, to check it and to store it."""
 _LOADED_SECONDS = 0.1
 """Of loading a network, once for all readings of it."""
+_PASS_BYTES = 5 * 2**28
+"""That passes take at most: they are cut to what fits (`genbench.subject.fitting`), and a heap is loose."""
+_COSTLY_IMAGES = 1000
+"""From here on a part holds gradients of single examples, products with them, many copies of weights."""
 _IMAGES_PER_PASS = 3
 """A pass forward and backward costs as much as three forward."""
 
@@ -53,32 +57,32 @@ _PARTS = {
     "logits": PartCost(images=20, share=0.25),
     'sigma{"magnitude_aware": false}': PartCost(images=1000),
     'sigma{"magnitude_aware": true}': PartCost(images=1000),
-    "batch_gradients": PartCost(images=3000),
-    "gradient_noise": PartCost(images=850, share=0.85),
+    "batch_gradients": PartCost(images=2700),
+    "gradient_noise": PartCost(images=850, share=0.85, examples=1024),
     "scores": PartCost(images=1200, examples=1024),
-    "input_gradients": PartCost(images=390, examples=512),
-    "information": PartCost(images=2800),
-    "curvature": PartCost(images=3800),
+    "input_gradients": PartCost(images=330, examples=512),
+    "information": PartCost(images=2700, examples=512),
+    "curvature": PartCost(images=3000),
     'weight_noise{"kind": "isotropic"}': PartCost(images=500),
-    'weight_noise{"kind": "tensor"}': PartCost(images=1500),
-    'weight_noise{"kind": "magnitude"}': PartCost(images=1500),
+    'weight_noise{"kind": "tensor"}': PartCost(images=1000),
+    'weight_noise{"kind": "magnitude"}': PartCost(images=1000),
     'response_curve{"layer": 0, "pairs": "intra"}': PartCost(images=935, examples=768),
     'response_curve{"layer": 0, "pairs": "inter"}': PartCost(images=935, examples=768),
     'response_curve{"layer": 1, "pairs": "intra"}': PartCost(images=710, examples=768),
     'response_curve{"layer": 1, "pairs": "inter"}': PartCost(images=710, examples=768),
-    "midpoints": PartCost(images=180, examples=384),
+    "midpoints": PartCost(images=130),
     'transformed_curve{"sweep": "folded", "transformation": "rotation"}': PartCost(images=1060, examples=512),
     'transformed_curve{"sweep": "folded", "transformation": "horizontal"}': PartCost(
         images=1060, examples=512
     ),
     'transformed_curve{"sweep": "folded", "transformation": "vertical"}': PartCost(images=1060, examples=512),
     'transformed_curve{"sweep": "folded", "transformation": "colour"}': PartCost(images=1060, examples=512),
-    "log_evidence": PartCost(images=9300),
+    "log_evidence": PartCost(images=9300, examples=1024),
     "log_paths": PartCost(images=55),
     'log_paths{"normalised": false}': PartCost(images=55),
-    'spectral_norms{"grid": "image", "of": "final"}': PartCost(seconds=0.02),
-    'spectral_norms{"grid": "image", "of": "change"}': PartCost(seconds=0.02),
-    "flat_spectral_norms": PartCost(seconds=0.003),
+    'spectral_norms{"grid": "image", "of": "final"}': PartCost(images=40),
+    'spectral_norms{"grid": "image", "of": "change"}': PartCost(images=40),
+    "flat_spectral_norms": PartCost(images=5),
     "own: products": PartCost(images=100),
     "own: codes": PartCost(images=100, share=0.31),
     "own: singular values": PartCost(seconds=0.14),
@@ -164,7 +168,7 @@ class ReadingCosts:
 def reading_costs(plan: Plan, left: Iterable[Cell], past: Mapping[str, PastReading]) -> ReadingCosts:
     """What the readings among the cells `left` will take."""
     missing = {cell.key for cell in left}
-    kind, seconds, images = kind_of(plan.suite), {}, 0.0
+    kind, seconds, images, memory = kind_of(plan.suite), {}, 0.0, 0
     measures: list[Measure] = [entry.item for entry in plan.measures]
     parts = {one.name: parts_of(one) for one in measures}
     for network in plan.evidence.networks:
@@ -179,14 +183,26 @@ def reading_costs(plan: Plan, left: Iterable[Cell], past: Mapping[str, PastReadi
             own = past[name].seconds if name in past else 0.0
             first = 0.0 if place else shared + _LOADED_SECONDS
             seconds[plan.readings[name, network.label].key] = own + _ENGINE_SECONDS + first
-    peaks = [past[one.name].peak_bytes for one in measures if one.name in past]
-    return ReadingCosts(seconds, int(images), max(peaks, default=0) if seconds else 0)
+            memory = max(memory, past[name].peak_bytes if name in past else reading_memory(parts[name], unit))
+    return ReadingCosts(seconds, int(images), memory)
 
 
 def _is_left(plan: Plan, measure: str, network: str, missing: set[str]) -> bool:
     """Whether it is still to be computed; a plan may leave out networks."""
     cell = plan.readings.get((measure, network))
     return cell is not None and cell.key in missing
+
+
+def reading_memory(parts: Iterable[str], unit: TrainingPass) -> int:
+    """Peak bytes of a reading, counted on `mini` and on networks of 5 to 25 million weights."""
+    costs = [_PARTS[part] for part in parts]
+    if not any(one.images for one in costs):
+        held, copies = 0, 6
+    elif max(one.images for one in costs) < _COSTLY_IMAGES:
+        held, copies = 1800, 6
+    else:
+        held, copies = 4000, 25
+    return unit.process + copies * 4 * unit.weights + min(_PASS_BYTES, held * unit.kept)
 
 
 def _union(needed: Mapping[str, frozenset[str]]) -> frozenset[str]:

@@ -36,6 +36,8 @@ _KEPT = 78 * 2**20
 _KEPT_WEIGHTS = 4_652_008
 _PROCESS = 2**28
 """Bytes of a process with torch and a small network."""
+_READER = 340 * 2**20
+"""Bytes of a process that has loaded a small network to be read."""
 _LOOSE = 1.25
 """What a heap holds of what a step of training needs: free pieces between others cannot be given back."""
 _EPOCHS_NEEDED = 0.13
@@ -130,10 +132,8 @@ def _speed(name: str, rate: float) -> Speed:
     if not item.available(request).ready:
         weights = item.weight_count or 30_000_000
         guess = _multiplications(weights, side) / rate
-        # Layers and widths both grow with the weights, activations with the root of their product.
-        kept = _KEPT * (side / 224) ** 2 * (weights / _KEPT_WEIGHTS) ** 0.5
-        width = item.feature_width or 1024
-        return Speed(guess, guess * _TRAINING_FACTOR, width, side, weights, kept=int(kept), measured=False)
+        kept, width = _kept_bytes(weights, side), item.feature_width or 1024
+        return Speed(guess, guess * _TRAINING_FACTOR, width, side, weights, kept, measured=False)
     import torch
 
     from genbench.subject.inputs import Inputs
@@ -215,15 +215,22 @@ def training_pass(suite: TestbedSuite, network: NetworkCells) -> TrainingPass:
     name = str(network.hyperparameters["backbone"])
     images = int(_seen_images(suite) * float(network.hyperparameters.get("train_share", 1.0)))
     if name in _PROBED:
-        return TrainingPass(images * _PROBED[name].training, images)
+        one = _PROBED[name]
+        return TrainingPass(images * one.training, images, one.weights, one.kept, _READER)
     item = load_registry().resolve("backbones", name)[0].item
-    work = _multiplications(item.weight_count or 30_000_000, item.image_size or 224)
-    return TrainingPass(images * (_LEAST_SECONDS + work * _TRAINING_FACTOR / _REFERENCE_RATE), images)
+    weights, side = item.weight_count or 30_000_000, item.image_size or 224
+    seconds = _LEAST_SECONDS + _multiplications(weights, side) * _TRAINING_FACTOR / _REFERENCE_RATE
+    return TrainingPass(images * seconds, images, weights, _kept_bytes(weights, side), _READER)
 
 
 def _multiplications(weights: int, side: int) -> float:
     """Of an image of its own size. Backbones for smaller images than 224 halve them less often."""
     return weights * _MULTIPLICATIONS_PER_WEIGHT * max(1.0, side / 224) ** 2
+
+
+def _kept_bytes(weights: int, side: int) -> int:
+    """Layers and widths both grow with the weights, activations with the root of their product."""
+    return int(_KEPT * (side / 224) ** 2 * (weights / _KEPT_WEIGHTS) ** 0.5)
 
 
 def _seen_images(suite: TestbedSuite) -> int:
