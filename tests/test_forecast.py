@@ -26,7 +26,7 @@ from genbench.population.suite import PopulationSuite
 from genbench.runs.forecast import estimate
 from genbench.runs.past import Past, Took, took
 from genbench.runs.plan import Plan, make_plan
-from genbench.runs.reading_costs import _shared_seconds
+from genbench.runs.reading_costs import parts_of, shared_seconds
 from genbench.suites import load_suite
 from genbench.suites.evidence_packs import find_pack
 from genbench.suites.plan import TrainingPass
@@ -257,14 +257,14 @@ def test_images_of_a_folder_of_domains_are_counted(tmp_path: Path) -> None:
 
 def shared(names: list[str], images: int) -> float:
     """In passes of all images forward and backward, of a network that was trained on so many."""
-    measures = [load_registry().measures[name].item for name in names]
-    return _shared_seconds(measures, TrainingPass(1.0, images), {})
+    needed = {name: parts_of(load_registry().measures[name].item) for name in names}
+    return shared_seconds(needed, TrainingPass(1.0, images), {})
 
 
 def test_readings_share_outputs_and_searches() -> None:
     weights, outputs = ["params", "param_norm"], ["inverse_margin", "ece", "cross_entropy"]
     assert shared(weights, 1000) == 0
-    assert shared(outputs[:1], 1000) == shared([*weights, *outputs], 1000) == pytest.approx(1 / 3)
+    assert shared(outputs[:1], 1000) == shared([*weights, *outputs], 1000) == pytest.approx(0.27)
     # A search looks at as many examples, however many there are.
     few, many = (shared(["pacbayes_orig"], n) - shared(outputs, n) for n in (1000, 4000))
     assert few == pytest.approx(4 * many)

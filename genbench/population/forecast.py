@@ -58,6 +58,10 @@ _HELDOUT_SHARE = 0.2
 _ALONE = 4.5
 """How many times what it costs in a stack a network costs alone, as measures read it: counted in forward
 passes of the networks of `nin-fashion` over their training images."""
+_KEPT_BYTES = 9.0
+"""That a forward pass keeps of an image, per channel and place of the image: a NiN halves its sides."""
+_READER = 240 * 2**20
+"""Bytes of a process that has loaded a network to be read."""
 _PROBED_BATCHES, _PROBED_EPOCHS = 6, 2
 _PROBE_SECONDS = 3.0
 """Of one stack, about: fewer batches of large ones, and fewer networks of the largest."""
@@ -89,8 +93,11 @@ def training_pass(suite: PopulationSuite, network: NetworkCells) -> TrainingPass
     """All training images of a network, once forward and backward, alone."""
     point = suite.settings(network.hyperparameters)
     batch, images = int(point.batch_size), int(point.train_size)
-    shape = NetworkShape(point.architecture, int(point.depth), int(point.width), point.dropout)
-    return TrainingPass(_ALONE * _step_seconds(shape, batch, point.dataset) * images / batch, images)
+    depth, width = int(point.depth), int(point.width)
+    shape = NetworkShape(point.architecture, depth, width, point.dropout)
+    seconds = _ALONE * _step_seconds(shape, batch, point.dataset) * images / batch
+    kept = int(_KEPT_BYTES * width * _places(point.dataset))
+    return TrainingPass(seconds, images, 11 * width**2 * depth, kept, _READER)
 
 
 # -- the model -----------------------------------------------------------------------------------------------

@@ -43,6 +43,11 @@ class TrainingPass:
     seconds: float
     """Of one core, as far as can be told without a look at the network."""
     images: int
+    weights: int = 0
+    kept: int = 0
+    """Bytes that a forward pass keeps of one image for its backward pass."""
+    process: int = 0
+    """Bytes of a process that has loaded such a network."""
 
 
 @dataclass(frozen=True)

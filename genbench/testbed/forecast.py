@@ -28,7 +28,8 @@ _LEAST_SECONDS = 5e-4
 """Of an image, forward and backward, through the smallest of backbones: calls, not multiplications."""
 _HEAD_SECONDS = 2.6e-8
 """Of all heads of a backbone, per image × class × feature, on the machine of `_REFERENCE_RATE`."""
-_AUTOENCODER_SECONDS = 45.0
+_AUTOENCODER_SECONDS = 15.0
+"""Of its training, which sees as many pixels whatever the images are."""
 _REFERENCE_RATE = 3.0e10
 """Multiplications a second of one core, as `core_rate` measures them, where these constants were taken."""
 _KEPT = 78 * 2**20
@@ -36,6 +37,8 @@ _KEPT = 78 * 2**20
 _KEPT_WEIGHTS = 4_652_008
 _PROCESS = 2**28
 """Bytes of a process with torch and a small network."""
+_READER = 340 * 2**20
+"""Bytes of a process that has loaded a small network to be read."""
 _LOOSE = 1.25
 """What a heap holds of what a step of training needs: free pieces between others cannot be given back."""
 _EPOCHS_NEEDED = 0.13
@@ -109,15 +112,18 @@ def _per_class(images: int, classes: int) -> int:
     return -(-images // max(1, classes))
 
 
-def probe(names: Iterable[str]) -> dict[str, Speed]:
-    """Time every backbone; a few seconds in all for networks of the mini families."""
+def probe(names: Iterable[str], rate: float | None = None) -> dict[str, Speed]:
+    """Time every backbone; a few seconds in all for networks of the mini families.
+
+    rate : what `core_rate` gave before, for backbones that are not here; by default it is measured now.
+    """
     import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        rate = core_rate()
-        _PROBED.update((name, _speed(name, rate)) for name in names)
+        known = rate or core_rate()
+        _PROBED.update((name, _speed(name, known)) for name in names)
         return {name: _PROBED[name] for name in names}
     finally:
         torch.set_num_threads(threads)
@@ -130,10 +136,8 @@ def _speed(name: str, rate: float) -> Speed:
     if not item.available(request).ready:
         weights = item.weight_count or 30_000_000
         guess = _multiplications(weights, side) / rate
-        # Layers and widths both grow with the weights, activations with the root of their product.
-        kept = _KEPT * (side / 224) ** 2 * (weights / _KEPT_WEIGHTS) ** 0.5
-        width = item.feature_width or 1024
-        return Speed(guess, guess * _TRAINING_FACTOR, width, side, weights, kept=int(kept), measured=False)
+        kept, width = _kept_bytes(weights, side), item.feature_width or 1024
+        return Speed(guess, guess * _TRAINING_FACTOR, width, side, weights, kept, measured=False)
     import torch
 
     from genbench.subject.inputs import Inputs
@@ -215,15 +219,22 @@ def training_pass(suite: TestbedSuite, network: NetworkCells) -> TrainingPass:
     name = str(network.hyperparameters["backbone"])
     images = int(_seen_images(suite) * float(network.hyperparameters.get("train_share", 1.0)))
     if name in _PROBED:
-        return TrainingPass(images * _PROBED[name].training, images)
+        one = _PROBED[name]
+        return TrainingPass(images * one.training, images, one.weights, one.kept, _READER)
     item = load_registry().resolve("backbones", name)[0].item
-    work = _multiplications(item.weight_count or 30_000_000, item.image_size or 224)
-    return TrainingPass(images * (_LEAST_SECONDS + work * _TRAINING_FACTOR / _REFERENCE_RATE), images)
+    weights, side = item.weight_count or 30_000_000, item.image_size or 224
+    seconds = _LEAST_SECONDS + _multiplications(weights, side) * _TRAINING_FACTOR / _REFERENCE_RATE
+    return TrainingPass(images * seconds, images, weights, _kept_bytes(weights, side), _READER)
 
 
 def _multiplications(weights: int, side: int) -> float:
     """Of an image of its own size. Backbones for smaller images than 224 halve them less often."""
     return weights * _MULTIPLICATIONS_PER_WEIGHT * max(1.0, side / 224) ** 2
+
+
+def _kept_bytes(weights: int, side: int) -> int:
+    """Layers and widths both grow with the weights, activations with the root of their product."""
+    return int(_KEPT * (side / 224) ** 2 * (weights / _KEPT_WEIGHTS) ** 0.5)
 
 
 def _seen_images(suite: TestbedSuite) -> int:
