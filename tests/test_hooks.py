@@ -78,8 +78,6 @@ def example(hook: str) -> str:
 
 
 def genbench_in(folder: Path, *arguments: str | Path) -> str:
-    if arguments[0] == "run":
-        arguments = (*arguments, "--jobs", "1")  # each worker imports torch once more for the plugins
     done = subprocess.run(
         command(*arguments), cwd=folder, env=with_site(folder / "site"), capture_output=True, text=True,
         check=False, timeout=300,
@@ -212,7 +210,7 @@ def test_genbench_prepare(folder: Path) -> None:
         "@genbench.hookimpl\ndef genbench_prepare():\n    PREPARED.append(os.getpid())\n"
     )
     arguments = ("run", "--suite", "tiny.toml", "--measure", "./prepared.py", "-m", "kurtosis_of_weights")
-    document = json.loads(genbench_in(folder, *arguments, "--store", "prepared", "--json"))
+    document = json.loads(genbench_in(folder, *arguments, "--store", "prepared", "--jobs", "1", "--json"))
     readings = readings_of(document, "prepared")
     assert len(readings) == 3
     assert len({reading["value"] for reading in readings.values()}) == 1, "one process for all readings"

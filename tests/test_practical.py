@@ -207,6 +207,24 @@ def test_weights_of_pairs_are_those_of_the_robust_sign_error() -> None:
     assert pair_weights(np.array([d, 0.0, 1.0]), m).tolist() == [0.0, 0.0, pytest.approx(0.5, abs=1e-9)]
 
 
+def test_a_truth_is_kept_for_the_same_cubes_alone(cubes) -> None:
+    truth = practical_truth(cubes, resamples=200, seed=3)
+    assert (
+        practical_truth({name: cube.copy() for name, cube in cubes.items()}, resamples=200, seed=3) is truth
+    )
+    others = [practical_truth(cubes, resamples=200, seed=4), practical_truth(cubes, resamples=100, seed=3)]
+    # In place, as nobody should: it is what is in the cubes that counts.
+    changed = {name: cube.copy(deep=True) for name, cube in cubes.items()}
+    changed["a"]["right"].values[..., 0, :] ^= 1
+    others.append(practical_truth(changed, resamples=200, seed=3))
+    renamed = {**cubes, "b": cubes["b"].assign_coords(model=[f"g{i}" for i in range(4)])}
+    others.append(practical_truth(renamed, resamples=200, seed=3))
+    marginals = [one.slices["a", "robustness"].truth["mean"] for one in (truth, others[2])]
+    assert not np.array_equal(*marginals)
+    assert others[3].models["b"] == ["g0", "g1", "g2", "g3"]
+    assert len({id(one) for one in (truth, *others)}) == 5
+
+
 def test_a_cube_without_images_cannot_give_intervals(cubes) -> None:
     with pytest.raises(UserError, match="which images were classified right"):
         practical_truth({"a": cubes["a"].drop_vars("right")})
