@@ -112,9 +112,11 @@ def test_readings_of_a_measure_tell_of_the_next_ones(tmp_path: Path, reference: 
     known = estimate(planned(tmp_path, text), tmp_path / "store", 1)
     (step,) = [step for step in known.cells if step.name == "reading"]
     assert known.cells[step] - known.stored[step] == len(MEASURES)
-    shared = max(one.shared_seconds for name, one in past.items() if name in MEASURES)
     own = sum(past[name].seconds for name in MEASURES)
-    assert known.work[step] == pytest.approx(own + shared, abs=0.3)
+    each = 0.1 + 0.012 * len(MEASURES)  # to load a network, to store its readings
+    shared = [past[name].shared_seconds for name in MEASURES]
+    # Two of them have their outputs in common; see `test_reading_costs`.
+    assert 0.6 * max(shared) <= known.work[step] - own - each <= sum(shared)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ _LOADED_SECONDS = 0.1
 _PASS_BYTES = 5 * 2**28
 """That passes take at most: they are cut to what fits (`genbench.subject.fitting`), and a heap is loose."""
 _COSTLY_IMAGES = 1000
-"""From here on a part holds gradients of single examples, products with them, many copies of weights."""
+"""A part that takes more holds gradients of single examples, products with them, many copies of weights."""
 _IMAGES_PER_PASS = 3
 """A pass forward and backward costs as much as three forward."""
 
@@ -198,10 +198,10 @@ def reading_memory(parts: Iterable[str], unit: TrainingPass) -> int:
     costs = [_PARTS[part] for part in parts]
     if not any(one.images for one in costs):
         held, copies = 0, 6
-    elif max(one.images for one in costs) < _COSTLY_IMAGES:
-        held, copies = 1800, 6
+    elif max(one.images for one in costs) <= _COSTLY_IMAGES:
+        held, copies = min(1800, 4 * unit.images), 6
     else:
-        held, copies = 4000, 25
+        held, copies = min(4000, 10 * unit.images), 25
     return unit.process + copies * 4 * unit.weights + min(_PASS_BYTES, held * unit.kept)
 
 
