@@ -59,9 +59,7 @@ class FoldedNetwork:
         if not can_be_copied(self.module):
             return self.copy()
         state = {name: tensor.detach().clone() for name, tensor in tensors_of(self.module).items()}
-        module = with_state(self.module, state)
-        assert isinstance(module, fx.GraphModule)
-        return FoldedNetwork(module, self.layer_names)
+        return FoldedNetwork(with_state(self.module, state), self.layer_names)
 
 
 def fold_batch_norm(
@@ -155,9 +153,7 @@ class _Pattern:
             for name in tensors_of(self.folded):
                 if name not in state:
                     state[name] = before[name].detach().clone()
-        module = with_state(self.folded, state)
-        assert isinstance(module, fx.GraphModule)
-        return FoldedNetwork(module, self.layer_names)
+        return FoldedNetwork(with_state(self.folded, state), self.layer_names)
 
 
 _PATTERNS: dict[Hashable, _Pattern | None] = {}
@@ -186,7 +182,6 @@ def _pattern(
         return None
     values = {name: tensor.detach().to("meta") for name, tensor in found.items()}
     empty = with_state(folded.module, values)
-    assert isinstance(empty, fx.GraphModule)
     rewritten = [type(part) for part in plain.modules()] != [type(part) for part in model.modules()]
     return _Pattern(empty, folded.layer_names, fusions, products, rewritten)
 

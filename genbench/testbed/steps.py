@@ -266,15 +266,15 @@ def _judged(
 def load_subject(name: str, network: Path, training: Path) -> TrainedNetwork:
     """The originals of a subject: adapted, as its adaptation began, and the images it was trained on."""
     result = read_result(network, AdaptedResult)
-    start = _start(result.backbone, result.feature_width, result.classes, result.head_seed)
+    start = _start(result.backbone, result.feature_width, result.classes)
     inputs, labels = Inputs(_pixels(training), start.backbone.preprocess), _labels(training)
     if (network / TRAINING_FILE).exists():
         own = load_file(network / TRAINING_FILE)
         inputs, labels = inputs.chosen(own["rows"].long()), own["labels"].long()
     return TrainedNetwork(
         name=name,
-        final=start.network(read_state(load_file(network / "final.safetensors"))),
-        initial=start.network,
+        final=start.network(result.head_seed, read_state(load_file(network / "final.safetensors"))),
+        initial=lambda: start.network(result.head_seed),
         inputs=inputs,
         labels=labels,
         classes=result.classes,
@@ -289,43 +289,38 @@ class _Start:
     """What all adaptations of a backbone begin with."""
 
     backbone: LoadedBackbone
-    adapted: AdaptedNetwork
-    """Its network before adaptation, in eval mode."""
-    architecture: tuple[str, int] | None
-    """Of networks that are copied; None for those that are built one by one."""
     feature_width: int
     classes: int
-    head_seed: int
+    architecture: tuple[str, int] | None
+    """Of networks that are copied; None for those that are built one by one."""
 
-    def network(self, state: dict[str, Tensor] | None = None) -> AdaptedNetwork:
+    def network(self, head_seed: int, state: dict[str, Tensor] | None = None) -> AdaptedNetwork:
         """One of them with weights of its own, by default those before adaptation."""
-        if self.architecture is not None:
-            # Most of the time it takes to read a measure that is quick: 25 ms for a backbone of mini.
-            own = state or {key: value.clone() for key, value in self.adapted.state_dict().items()}
-            copied = with_state(self.adapted, own)
-            assert isinstance(copied, AdaptedNetwork)
-            return copied
-        module = _backbone(self.backbone.name).module
-        network = AdaptedNetwork(module, self.feature_width, self.classes, self.head_seed)
-        if state is not None:
+        copied = self.architecture is not None
+        backbone = self.backbone if copied else _backbone(self.backbone.name)
+        network = AdaptedNetwork(backbone.module, self.feature_width, self.classes, head_seed).eval()
+        if copied:
+            # Building a backbone of mini takes 25 ms, more than a quick measure does.
+            own = state or {key: value.clone() for key, value in network.state_dict().items()}
+            network = with_state(network, own)
+        elif state is not None:
             network.load_state_dict(state)
-        return network.eval()
+        return network
 
 
 _SMALL = 10_000_000
-"""Weights of a network of which another one is kept in memory, to be copied."""
+"""Weights of a backbone that is kept in memory, to be copied."""
 
 
 @lru_cache(maxsize=2)
-def _start(name: str, feature_width: int, classes: int, head_seed: int) -> _Start:
+def _start(name: str, feature_width: int, classes: int) -> _Start:
     """Of the last network too: a worker reads one adaptation of a backbone after the other."""
     backbone = _backbone(name)
-    network = AdaptedNetwork(backbone.module, feature_width, classes, head_seed).eval()
     # Only of genbench's own backbones do we know that one is as good as the next.
     own = load_registry().resolve("backbones", name)[0].source.kind == BUILT_IN
-    copied = own and backbone.weight_count <= _SMALL and can_be_copied(network)
+    copied = own and backbone.weight_count <= _SMALL and can_be_copied(backbone.module)
     architecture = (f"{name} {backbone.weights_hash}", classes) if copied else None
-    return _Start(backbone, network, architecture, feature_width, classes, head_seed)
+    return _Start(backbone, feature_width, classes, architecture)
 
 
 def warm(inputs: object) -> None:
