@@ -166,27 +166,30 @@ class ReadingHost:
                 except Exception as problem:
                     yield from one.failed(problem)
             if pieces:
-                keys = [reading.key for _, reading in pieces]
-                hidden = [
-                    (held, msgspec.structs.replace(reading, key=str(place)))
-                    for place, (held, reading) in enumerate(pieces)
-                ]
-                for number, outcome in self._read_own(asked[0].source, hidden, limits):
-                    yield keys[int(number)], checked(outcome)
+                yield from self._read_hidden(asked[0].source, pieces, limits)
 
     def read(
         self, source: Source, readings: Sequence[Reading], limits: Limits
     ) -> Iterator[tuple[str, Outcome]]:
         """(key, outcome) of measures of one plugin, or of genbench's own."""
         self._limits = limits
-        # Keys are hashes of what identifies a network too.
-        asked = [msgspec.structs.replace(one, key=str(place)) for place, one in enumerate(readings)]
+        yield from self._read_hidden(source, [(self._held, one) for one in readings], limits)
+
+    def _read_hidden(
+        self, source: Source, pieces: Sequence[tuple[Held, Reading]], limits: Limits
+    ) -> Iterator[tuple[str, Outcome]]:
+        """With numbers in place of keys, which are hashes of what identifies a network too."""
+        keys = [reading.key for _, reading in pieces]
+        hidden = [
+            (held, msgspec.structs.replace(reading, key=str(place)))
+            for place, (held, reading) in enumerate(pieces)
+        ]
         if source.kind == BUILT_IN:
-            found = self._read_own(source, [(self._held, one) for one in asked], limits)
+            found = self._read_own(source, hidden, limits)
         else:
-            found = self._read_plugin(source, asked, limits)
-        for place, outcome in found:
-            yield readings[int(place)].key, checked(outcome)
+            found = self._read_plugin(source, [reading for _, reading in hidden], limits)
+        for number, outcome in found:
+            yield keys[int(number)], checked(outcome)
 
     def _sealing(self, limits: Limits) -> Sealing | None:
         """How children of this process that run genbench's own code are sealed; None if they are not."""

@@ -71,12 +71,12 @@ _PARTS = {
     'response_curve{"layer": 1, "pairs": "intra"}': PartCost(images=710, examples=768),
     'response_curve{"layer": 1, "pairs": "inter"}': PartCost(images=710, examples=768),
     "midpoints": PartCost(images=130),
-    'transformed_curve{"sweep": "folded", "transformation": "rotation"}': PartCost(images=1060, examples=512),
-    'transformed_curve{"sweep": "folded", "transformation": "horizontal"}': PartCost(
-        images=1060, examples=512
-    ),
-    'transformed_curve{"sweep": "folded", "transformation": "vertical"}': PartCost(images=1060, examples=512),
-    'transformed_curve{"sweep": "folded", "transformation": "colour"}': PartCost(images=1060, examples=512),
+    **{
+        f'transformed_curve{{"sweep": "folded", "transformation": "{name}"}}': PartCost(
+            images=1060, examples=512
+        )
+        for name in ("rotation", "horizontal", "vertical", "colour")
+    },
     "log_evidence": PartCost(images=9300, examples=1024),
     "log_paths": PartCost(images=55),
     'log_paths{"normalised": false}': PartCost(images=55),
