@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,9 @@ from genbench.report.progress import silent_progress
 
 ray = pytest.importorskip("ray")
 
-STEP = Step("empty", "test_cluster:nothing", "do nothing")
+STEP = Step("empty", "empty_step:nothing", "do nothing")
 MANY, FEW, TRIP, WORKERS = 10_000, 600, 100, 2
 BAR = 60.0
-
-
-def nothing(inputs: Mapping[str, Any], parents: Mapping[str, Path], out: Path) -> Mapping[str, Any]:
-    return {}
 
 
 @pytest.fixture(scope="module")

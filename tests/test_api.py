@@ -286,6 +286,28 @@ def test_two_versions_of_a_file_are_compared(tiny, tmp_path) -> None:
     assert "<svg" in found._repr_html_()
 
 
+def test_a_run_is_compared_without_reading_again(finished, tiny) -> None:
+    read = []
+
+    @genbench.measure
+    def counting(subject):
+        """Sum of all weights; counts how often it is read."""
+        read.append(subject.name)
+        return float(sum(w.sum() for w in subject.weights()))
+
+    found = genbench.run(counting, tiny, progress=False)
+    assert len(read) == len(tiny)
+    both = genbench.compare(found, "params", tiny, progress=False)
+    assert len(read) == len(tiny)
+    assert (both.readings["counting"] == found.table["counting"]).all()
+    quick = genbench.load_suite(finished / "tiny.toml", quick=True, store=tiny.store)
+    with pytest.raises(UserError, match="cannot be compared on suite tiny"):
+        genbench.compare(found, "params", quick, progress=False)
+    several = genbench.run(["params", "path_norm"], tiny, progress=False)
+    with pytest.raises(UserError, match="one by one; it has params, path_norm"):
+        genbench.compare(several, "params", tiny, progress=False)
+
+
 # -- notebooks ----------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ from genbench.testbed.cube import (
     marginals,
     read_cube,
     slices,
+    summaries,
     write_cube,
 )
 
@@ -267,3 +268,14 @@ def test_importing_the_cube_loads_nothing_heavy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert result.stderr.strip() == ""
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_tenth_percentile_is_numpys_to_the_bit(kind: type) -> None:
+    generator = np.random.default_rng(0)
+    for classes in (1, 2, 6, 10, 11, 50, 95, 101):
+        values = (generator.binomial(40, 0.3, size=(7, classes)) / 40).astype(kind)
+        values = np.moveaxis(np.ascontiguousarray(values.T), 0, -1)  # classes are not neighbours in memory
+        found = summaries(values)
+        assert (found["p10"] == np.quantile(values.astype(np.float64), 0.1, axis=-1)).all()
+        assert (found["sd"] == values.astype(np.float64).std(axis=-1)).all()

@@ -17,7 +17,7 @@ from genbench.scoring.board_baselines import baseline_readings, judge_baselines,
 from genbench.scoring.cluster_variance import cluster_sums
 from genbench.scoring.intervals import measured_spread, paired_p
 from genbench.scoring.known_networks import KnownNetworks
-from genbench.scoring.permutations import freedman_lane_p, permutation_p
+from genbench.scoring.permutations import freedman_lane_p, null_sign_errors, permutation_p, tie_pattern
 from genbench.scoring.questions import Question, ask
 from genbench.scoring.resample_networks import draw_networks
 from genbench.scoring.signed_pairs import SignedPairs, pairs_of_groups
@@ -350,3 +350,27 @@ def test_too_few_clusters_tell_nothing_apart(networks: KnownNetworks) -> None:
     assert answer.high is not None
     assert answer.high - answer.low > 0.1
     assert [one.rank for one in board.measures.values()] == [1, 1]
+
+
+def test_a_kept_null_distribution_is_that_of_its_pairs_groups_and_draws() -> None:
+    """Kept by what it follows from: anything else has one of its own, and the same gives the same bits."""
+    from genbench.scoring import permutations
+
+    generator = np.random.default_rng(0)
+    groups = np.repeat([0, 1], 8)
+    truths = generator.normal(size=(1, 16))
+    pairs, others = (pairs_of_groups(groups, np.zeros(16, dtype=np.int64), t) for t in (truths, -truths))
+    pattern = tie_pattern(np.arange(16.0), groups)
+    tied = tie_pattern(np.repeat(np.arange(8.0), 2), groups)
+
+    def null(*arguments) -> np.ndarray:
+        return null_sign_errors(*arguments)[0].copy()
+
+    first = null(pairs, [pattern], groups, 500, 0)
+    assert (null(pairs, [pattern], groups, 500, 0) == first).all()
+    assert (null_sign_errors(pairs, [tied, pattern], groups, 500, 0)[1] == first).all()
+    for other in ((others, [pattern], groups, 500, 0), (pairs, [tied], groups, 500, 0),
+                  (pairs, [pattern], groups, 500, 1)):  # fmt: skip
+        assert (null(*other) != first).any()
+    permutations._nulls.clear()
+    assert (null(pairs, [pattern], groups, 500, 0) == first).all()

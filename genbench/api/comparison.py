@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from genbench.packs.pack import Pack
     from genbench.scoring.claims import Claims
     from genbench.suites.result import MeasureResult
 
@@ -25,8 +26,8 @@ __all__ = ["Comparison", "compare"]
 
 
 def compare(
-    first: AnyMeasure,
-    second: AnyMeasure,
+    first: AnyMeasure | Run,
+    second: AnyMeasure | Run,
     suite: AnySuite = DEFAULT_SUITE,
     *,
     quick: bool = False,
@@ -37,18 +38,36 @@ def compare(
     """Run two measures on a suite and set them side by side; both may have the same name.
 
         genbench.compare("path_norm", "./mine.py").pairs
+        genbench.compare(genbench.run(mine), "path_norm")  # mine is not read again
 
     Parameters
     ----------
-    first, second : names, files with one measure each, or `genbench.Measure`s.
+    first, second : names, files with one measure each, `genbench.Measure`s, or runs of one measure on this
+        suite, whose readings are taken as they are.
     suite, quick, store, progress, execution : as for `genbench.run`.
     """
     opened = open_suite(suite, store, **({"quick": True} if quick else {}), **execution)
-    runs = [run(one, opened, progress=progress) for one in (first, second)]
+    runs = [one if isinstance(one, Run) else run(one, opened, progress=progress) for one in (first, second)]
     for one, found in zip((first, second), runs, strict=True):
         if len(found.result.asked) != 1:
+            if isinstance(one, Run):
+                raise UserError(
+                    f"a run of several measures is compared one by one; it has {', '.join(found.measures)}"
+                )
             raise UserError(f"{one} has several measures; write {one}:{found.measures[0]} for one")
+        if (found.result.evidence.suite, _pack_hash(found.result.evidence.pack)) != (
+            opened.suite,
+            _pack_hash(opened.pack),
+        ):
+            raise UserError(
+                f"a run on suite {found.result.evidence.suite.title} cannot be compared on suite "
+                f"{opened.suite.title}; give the suite of the run"
+            )
     return Comparison(*runs)
+
+
+def _pack_hash(pack: Pack | None) -> str:
+    return "" if pack is None else pack.hash
 
 
 class Comparison:

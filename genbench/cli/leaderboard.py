@@ -92,9 +92,9 @@ def build(records: Path | None, to: Path, site: Path | None, full: bool, as_json
 def check(records: Path | None, to: Path, full: bool, as_json: bool) -> int:
     """Fail if the boards are not what the records give.
 
-    Exit code 1 and one sentence for every file that is stale, missing or was edited by hand. Sign-errors and
-    verdicts are computed anew from all readings; the other scores from those of a few records of each suite,
-    drawn anew each time, unless --full is given.
+    Exit code 1 and one sentence for every file that is stale, missing or was edited by hand. Sign-errors are
+    computed anew from all readings; intervals, p-values and the other scores from those of a few records of
+    each suite, drawn anew each time, unless --full is given.
     """
     from genbench.leaderboard.build import stale
 

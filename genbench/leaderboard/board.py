@@ -18,6 +18,7 @@ from genbench.leaderboard.calibrations import BoardCalibration, read_calibration
 from genbench.leaderboard.trust import Trust, read_challenged, read_checked, read_recomputed, trust_of
 from genbench.plugin.registry import BUILT_IN
 from genbench.records.record import Record, RecordedCost
+from genbench.records.references import recorded_answers
 from genbench.records.validate import judged_records, record_files
 from genbench.scoring.board_baselines import Baseline
 from genbench.scoring.calibrate import Calibration
@@ -26,6 +27,7 @@ from genbench.scoring.verdicts import Answer, MeasureVerdict
 from genbench.suites.claims import find_claims
 from genbench.suites.evidence import Evidence
 from genbench.suites.evidence_packs import shipped_evidence
+from genbench.suites.kind import kind_of
 from genbench.suites.pages import Pages
 from genbench.suites.result import Headline, Judged, MeasureResult, Score
 
@@ -37,7 +39,6 @@ __all__ = [
     "audits_beside",
     "board_document",
     "read_boards",
-    "rounded_answer",
 ]
 
 _DIGITS = 6
@@ -120,7 +121,13 @@ def read_boards(
     audits: Path | None = None,
     calibrations: Path | None = None,
 ) -> list[Board]:
-    """A board for every suite with records, or for one suite; every record is validated."""
+    """A board for every suite with records, or for one suite; every record is validated.
+
+    Parameters
+    ----------
+    spot_checks : as of `judged_records`; answers to the four questions are slow scores too, and those that
+        ship with genbench are taken over for the very readings that they were found with.
+    """
     audited = {} if audits is None else read_audits(audits)
     conformance = read_checked(trust)
     boards = []
@@ -131,7 +138,10 @@ def read_boards(
         found = judged_records(paths, evidence, spot_checks)
         trusted, challenged = read_recomputed(trust, suite), read_challenged(trust, suite)
         trusts = [trust_of(record, trusted, conformance, challenged) for record in found.records]
-        judged = replace(found.judged, claims=find_claims(evidence, found.judged.results))
+        kept = recorded_answers(found.records, kind_of(evidence.suite))
+        results = [replace(one, answers=kept.get(one.name)) for one in found.judged.results]
+        again = kept.keys() - found.spared
+        judged = replace(found.judged, claims=find_claims(evidence, results, again))
         rows = [_with_audit(row, audited) for row in _rows(found.records, judged, trusts)]
         calibration = None if calibrations is None else read_calibration(calibrations, evidence)
         boards.append(Board(evidence, rows, evidence.pages(judged), judged.claims, calibration))
@@ -291,7 +301,7 @@ def _row_document(row: Row, evidence: Evidence) -> RowDocument:
         verdict=UNSET if verdict is None else verdict.verdict,
         questions=UNSET
         if verdict is None
-        else {question: rounded_answer(answer) for question, answer in verdict.questions.items()},
+        else {question: _rounded_answer(answer) for question, answer in verdict.questions.items()},
         challenge=UNSET if row.trust.challenge is None else row.trust.challenge,
         audit=UNSET if row.audit is None else {one.stressor: one.verdict for one in row.audit.verdicts},
         survived=UNSET if row.audit is None else row.audit.survived,
@@ -323,7 +333,7 @@ def _rounded_baseline(one: Baseline) -> Baseline:
     )
 
 
-def rounded_answer(answer: Answer) -> Answer:
+def _rounded_answer(answer: Answer) -> Answer:
     """As a board publishes it."""
     return Answer(*(None if number is None else _rounded_claim(number) for number in vars(answer).values()))
 

@@ -12,7 +12,7 @@ from msgspec import to_builtins
 
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
-from genbench.leaderboard.board import Board, board_document, read_boards, rounded_answer
+from genbench.leaderboard.board import Board, board_document, read_boards
 from genbench.leaderboard.markdown import audit_matrix, markdown
 from genbench.leaderboard.site import site_files
 from genbench.records.references import reference_text
@@ -175,12 +175,17 @@ def _answers(board: Board) -> dict[str, dict[str, dict[str, float | None]]]:
         return {}
     return {
         name: {
-            question: {key: number for key, number in vars(rounded_answer(answer)).items() if key != "p_holm"}
+            question: {key: _kept(number) for key, number in vars(answer).items() if key != "p_holm"}
             for question, answer in one.questions.items()
             if answer.value is not None
         }
         for name, one in board.claims.measures.items()
     }
+
+
+def _kept(number: float | None) -> float | None:
+    """To ten digits: all that four digits and Holm's correction of it need, and no noise of sums."""
+    return None if number is None else float(f"{number:.10g}")
 
 
 def _present(folders: Folders) -> set[str]:

@@ -25,7 +25,7 @@ from genbench.subject.version import SUBJECT_VERSION
 from genbench.suites.kind import Kind, kind_of
 from genbench.suites.result import MeasureResult
 
-__all__ = ["REFERENCES", "find_references", "reference_text"]
+__all__ = ["REFERENCES", "find_references", "recorded_answers", "reference_text"]
 
 REFERENCES = Path(__file__).parent / "references"
 """Package data."""
@@ -129,6 +129,28 @@ def find_references(plan: Plan, but: Collection[str] = ()) -> dict[str, MeasureR
         for one in known.measures
         if one.measure.name not in but and _same_code(one)
     }
+
+
+def recorded_answers(records: Sequence[Record], kind: Kind) -> dict[str, Answers]:
+    """Measure to the answers that ship with genbench, if they were found with the readings of its record."""
+    known = _read(REFERENCES / f"{records[0].suite}.json", kind.score_type)
+    if known is None:
+        return {}
+    found = {one.measure.name: one for one in known.measures}
+    answers: dict[str, Answers] = {}
+    for record in records:
+        reference = found.get(record.name)
+        if reference is None or (record.evidence, record.subject_version) != (
+            known.evidence,
+            known.subject_version,
+        ):
+            continue
+        values = {reading.subject: reading.value for reading in record.readings}
+        if record.measure == reference.measure and values == dict(
+            zip(known.networks, reference.values, strict=True)
+        ):
+            answers[record.name] = reference.answers
+    return answers
 
 
 def _same_code(reference: Reference[msgspec.Struct]) -> bool:

@@ -39,6 +39,8 @@ class JudgedRecords:
     records: Sequence[Record]
     judged: Judged
     """Results in the order of the records."""
+    spared: frozenset[str] = frozenset()
+    """Measures whose slow scores were taken as they are."""
 
 
 def record_files(folder: Path) -> dict[str, list[Path]]:
@@ -83,14 +85,18 @@ def judged_records(
     for record, path in zip(records, paths, strict=True):
         _refuse(path, _evidence_problems(record, evidence, kind))
     results = [result_of(record) for record in records]
+    spared: frozenset[str] = frozenset()
     if spot_checks is not None:
-        drawn = set(SystemRandom().sample(range(len(records)), min(spot_checks, len(records))))
-        pairs = enumerate(zip(records, results, strict=True))
-        results = [one if place in drawn else _spared(record, one, kind) for place, (record, one) in pairs]
+        drawn = SystemRandom().sample(records, min(spot_checks, len(records)))
+        spared = frozenset(record.name for record in records) - {record.name for record in drawn}
+        results = [
+            _spared(record, one, kind) if record.name in spared else one
+            for record, one in zip(records, results, strict=True)
+        ]
     judged = evidence.judge(results)
     for record, path, result in zip(records, paths, judged.results, strict=True):
         _refuse(path, _score_problems(record, result.score, kind))
-    return JudgedRecords(records, judged)
+    return JudgedRecords(records, judged, spared)
 
 
 def _spared(record: Record, result: MeasureResult, kind: Kind) -> MeasureResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
@@ -41,9 +41,10 @@ def claim(
     *,
     seed: int = 0,
     answered: Mapping[str, Mapping[str, Answer]] | None = None,
+    again: Collection[str] = (),
 ) -> Claims:
     """Judge measures together; arguments as those of `judge`."""
-    verdict = judge(known, readings, seed=seed, answered=answered)
+    verdict = judge(known, readings, seed=seed, answered=answered, again=again)
     return Claims(verdict, judge_baselines(known, readings, seed=seed), _tied(verdict))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,8 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 LEVEL = 0.05
+_ROUNDING = 1e-5
+"""Of answers: how many pairs a resample has is counted in single precision."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ def judge(
     resamples: int = RESAMPLES,
     seed: int = 0,
     answered: Mapping[str, Mapping[str, Answer]] | None = None,
+    again: Collection[str] = (),
 ) -> BoardVerdict:
     """Ask every measure the four questions.
 
@@ -107,7 +110,10 @@ def judge(
     readings : measure to its values in the order of `known.names`, oriented so that higher means worse. A
         missing or infinite value leaves that network out for that measure.
     answered : measure to answers that are known already, from the same readings; it is not asked again, but
-        counts in Holm's correction and in ranks. A measure's answers do not depend on those beside it.
+        counts in Holm's correction and in ranks. A measure's answers depend on those beside it by rounding
+        alone.
+    again : measures that are asked all the same; an answer that agrees with the known one but for rounding
+        leaves that as it is.
     """
     names = list(readings)
     values = _as_array(known, readings)
@@ -116,6 +122,8 @@ def judge(
         name: {q: one for q, one in (answered or {}).get(name, {}).items() if one.value is not None}
         for name in names
     }
+    expected = {name: answers[name] for name in again}
+    answers.update((name, {}) for name in again)
     fresh = [place for place, name in enumerate(names) if not answers[name]]
     finite = np.isfinite(values)
     for pattern in _patterns(finite, fresh):
@@ -129,7 +137,10 @@ def judge(
             p = asked.p(entering, permutations, seed)
             low, high, _ = cluster_intervals(asked, some, entering, draws.of(rows))
             for place, *numbers in zip(pattern, errors, low, high, p, strict=True):
-                answers[names[place]][question] = Answer(*map(float, numbers))
+                answer, before = Answer(*map(float, numbers)), expected.get(names[place], {}).get(question)
+                answers[names[place]][question] = (
+                    before if before is not None and _agree(answer, before) else answer
+                )
     corrected = _with_holm(answers)
     found = [corrected[name]["chance"].value for name in names]
     paired = _paired(known, values, draws.copies.shape[1])
@@ -143,6 +154,16 @@ def judge(
         },
         cannot_ask={name: asked for name, asked in ask(known).items() if isinstance(asked, str)},
         paired=paired,
+    )
+
+
+def _agree(one: Answer, other: Answer) -> bool:
+    """But for rounding."""
+    return all(
+        mine is not None and theirs is not None and abs(mine - theirs) <= _ROUNDING
+        for name, mine in vars(one).items()
+        if name != "p_holm"
+        for theirs in [getattr(other, name)]
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from genbench.errors import UserError
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["find_claims"]
 
 
-def find_claims(evidence: Evidence, results: Sequence[MeasureResult]) -> Claims | None:
+def find_claims(
+    evidence: Evidence, results: Sequence[MeasureResult], again: Collection[str] = ()
+) -> Claims | None:
     """Judge these measures together; None where a suite does not say what its measures can be asked.
 
-    Answers that came with recorded readings are taken over.
+    Answers that came with recorded readings are taken over; those of `again` are found all the same.
     """
     import numpy as np
 
@@ -38,4 +40,4 @@ def find_claims(evidence: Evidence, results: Sequence[MeasureResult]) -> Claims 
         for one in results
         if one.answers
     }
-    return claim(known, readings, seed=evidence.suite.bootstrap_seed, answered=answered)
+    return claim(known, readings, seed=evidence.suite.bootstrap_seed, answered=answered, again=again)
