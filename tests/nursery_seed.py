@@ -3,8 +3,9 @@
 A command starts a nursery as a fresh Python (`genbench.engine.workers`). Here a process that has imported
 what a nursery imports is started once per pytest worker, and nurseries are forked off it: with the folder,
 environment, search path and session that a fresh one would have. It has also imported what workers of the
-embedded testbeds import first of all, open_clip and timm: two workers of each command would take two to three
-seconds for it. Commands that tests start as processes start their nurseries themselves, as a user's do.
+embedded testbeds import first of all: open_clip and timm, torch's compiler, which its optimizers ask for, and
+the libraries of cubes. Two workers of each command would take several seconds for it. Commands that tests
+start as processes start their nurseries themselves, as a user's do.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ def main(parent: int, seed: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import_module("genbench.zoo.mini.clip")
     import_module("genbench.zoo.mini.architecture")
+    for name in ("torch._dynamo", "sklearn.datasets", "xarray", "gekko"):
+        import_module(name)
     while True:
         text, descriptors, _, _ = socket.recv_fds(seed, 1 << 12, 3)
         if not text:

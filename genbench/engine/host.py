@@ -355,6 +355,21 @@ def _import(modules: Sequence[str]) -> None:
             import_module(name)
 
 
+_LIBRARIES = {
+    "gekko", "netCDF4", "numpy", "open_clip", "pandas", "scipy", "sklearn", "sympy", "timm", "torch",
+    "torchvision", "xarray",
+}  # fmt: skip
+
+
+def _import_libraries(modules: Sequence[str]) -> None:
+    """As `_import`, of steps: they may run a plugin's code, of which nothing is wanted here.
+
+    What steps import as they run takes longer than many of them: torch's compiler, which every optimizer of
+    torch asks whether it is at work, a second; open_clip and timm two.
+    """
+    _import([name for name in modules if name.partition(".")[0] in _LIBRARIES])
+
+
 def _run_step(task: Task, limits: Limits, scratch: Path) -> Outcome:
     def work() -> list[Work]:
         step = step_work(task)
@@ -365,7 +380,7 @@ def _run_step(task: Task, limits: Limits, scratch: Path) -> Outcome:
 
         return [with_environment]
 
-    ((_, outcome),) = run_work(StepWork(task), work, limits)
+    ((_, outcome),) = run_work(StepWork(task), work, limits, learn=_import_libraries)
     return outcome
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -32,6 +33,8 @@ _TRIP_SECONDS = 1.0
 """Of readings of several networks that go to a worker in one trip: less would be spent on the way, and with
 more one worker would be left with the last."""
 _TRIP_CELLS = 64
+_COMMITS = 8
+"""Cells that ended together and are written at the same time."""
 
 
 class Progress(Protocol):
@@ -276,10 +279,7 @@ class _Run:
                 measure, cost = str(cell.about.get("measure")), outcome.cost
                 seconds, count = self._took.get(measure, (0.0, 0))
                 self._took[measure] = seconds + cost.seconds + cost.shared_seconds, count + 1
-            if outcome.status in KEPT:
-                self._store.commit(cell, outcome, self._provenance, surely=cell.step != READING)
-            else:
-                self._store.unstage(cell.key)
+        self._commit(ended)
         self._table.ended(ended)
         for cell, outcome in ended:
             if cell.step != READING:
@@ -288,6 +288,23 @@ class _Run:
             self._store.unlock(cell.key)
             self.outcomes[cell.key] = outcome
             self._ended(cell, outcome)
+
+    def _commit(self, ended: Sequence[tuple[Cell, Outcome]]) -> None:
+        def commit(one: tuple[Cell, Outcome]) -> None:
+            cell, outcome = one
+            if outcome.status in KEPT:
+                self._store.commit(cell, outcome, self._provenance, surely=cell.step != READING)
+            else:
+                self._store.unstage(cell.key)
+
+        waiting = [one for one in ended if one[0].step != READING]
+        if len(waiting) > 1:
+            # Nearly all of it is waiting until the disk has them, which it writes together if asked together.
+            with ThreadPoolExecutor(_COMMITS) as pool:
+                list(pool.map(commit, waiting))
+            ended = [one for one in ended if one[0].step == READING]
+        for one in ended:
+            commit(one)
 
     def _ended(self, cell: Cell, outcome: Outcome) -> None:
         """Tell, and see to the cells that waited for this one."""
