@@ -10,6 +10,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 .PHONY: run test lint browser benchmarks manual confirm pin clean help
 
+# Compiled modules are kept: some machines forbid that, and every process would compile genbench anew, a second each.
+unexport PYTHONDONTWRITEBYTECODE
+
 run: $(READY)  ## set up, then score path_norm on the embedded suite
 	$(BIN)/genbench run --measure path_norm
 
@@ -18,6 +21,7 @@ WORKERS = $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 # The linters run beside the tests: mypy without its cache takes 20 s that the tests' start leaves idle.
 test: $(READY) browser  ## set up, then all tests beside ruff, mypy and import-linter
+	@$(BIN)/python -m compileall -q -j 0 genbench plugins
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup; tests=$$?; \
 	wait $$lint && exit $$tests
@@ -50,6 +54,7 @@ $(READY): pyproject.toml constraints.txt plugins/genbench-example/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) torch
 	$(PIP) --editable '.[dev,lite,ray,lightning]' --editable plugins/genbench-example --editable plugins/genbench-weightwatcher
+	rm -rf genbench.egg-info  # pytest would take it for a plugin's, and rewrite the assertions of all its modules
 	touch $@
 
 clean:  ## remove the virtual environment and caches (not .genbench, the results)
