@@ -61,7 +61,7 @@ def _trained(make: Callable[[], nn.Module], seed: int) -> tuple[nn.Module, nn.Mo
     moments = [torch.zeros_like(weight) for weight in weights]
     for _ in range(40):
         gradients = torch.autograd.grad(nn.functional.cross_entropy(model(images), labels), weights)
-        # Not torch.optim.SGD, which gives the same bits and imports torch's compiler: a second of every check.
+        # torch.optim.SGD gives the same bits, and imports torch's compiler: a second of every check.
         with torch.no_grad():
             for weight, moment, gradient in zip(weights, moments, gradients, strict=True):
                 weight.sub_(moment.mul_(0.9).add_(gradient), alpha=0.05)
