@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from browsers import start_browser
 
 import genbench
 from genbench.display.question_marks import Mark
@@ -133,23 +134,7 @@ def test_what_a_measure_passes_is_a_sentence(passed, cannot, said) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.common.exceptions import WebDriverException
-    from selenium.webdriver.chrome.service import Service
-
-    names = ("chromium", "chromium-browser", "google-chrome")
-    program = next((path for name in names if (path := shutil.which(name))), None)
-    driver = shutil.which("chromedriver")
-    if program is None or driver is None:
-        pytest.skip("no Chromium with chromedriver on this machine; `make browser` installs it where apt is")
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    try:
-        started = webdriver.Chrome(options=options, service=Service(driver))
-    except WebDriverException as problem:
-        pytest.skip(f"Chromium does not start on this machine: {problem.msg}")
+    started = start_browser()
     yield started
     started.quit()
 

@@ -6,7 +6,6 @@ import functools
 import http.server
 import json
 import re
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
@@ -16,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from browsers import start_browser
 from population_records import population_evidence
 from shown_boards import ShownBoards
 
@@ -182,24 +182,7 @@ def open_controls(browser: Any) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.common.exceptions import WebDriverException
-    from selenium.webdriver.chrome.service import Service
-
-    names = ("chromium", "chromium-browser", "google-chrome")
-    browser = next((path for name in names if (path := shutil.which(name))), None)
-    program = shutil.which("chromedriver")
-    if browser is None or program is None:
-        pytest.skip("no Chromium with chromedriver on this machine; `make browser` installs it where apt is")
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,1000"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    try:
-        started = webdriver.Chrome(options=options, service=Service(program))
-    except WebDriverException as problem:
-        pytest.skip(f"Chromium does not start on this machine: {problem.msg}")
+    started = start_browser("--window-size=1400,1000", loggingPrefs={"browser": "ALL", "performance": "ALL"})
     visit = started.get
 
     def get(url: str) -> None:
