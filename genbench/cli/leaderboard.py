@@ -93,8 +93,8 @@ def check(records: Path | None, to: Path, full: bool, as_json: bool) -> int:
     """Fail if the boards are not what the records give.
 
     Exit code 1 and one sentence for every file that is stale, missing or was edited by hand. Sign-errors are
-    computed anew from all readings; intervals, p-values and the other scores from those of a few records of
-    each suite, drawn anew each time, unless --full is given.
+    computed anew from all readings; intervals, p-values and the other scores from those of two records of one
+    suite, drawn anew each time, unless --full is given.
     """
     from genbench.leaderboard.build import stale
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from random import SystemRandom
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -125,17 +126,20 @@ def read_boards(
 
     Parameters
     ----------
-    spot_checks : as of `judged_records`; answers to the four questions are slow scores too, and those that
-        ship with genbench are taken over for the very readings that they were found with.
+    spot_checks : as of `judged_records`, of one suite that is drawn each time. Answers to the four questions
+        are slow scores too, and those that ship with genbench are taken over for the very readings that they
+        were found with.
     """
     audited = {} if audits is None else read_audits(audits)
     conformance = read_checked(trust)
     boards = []
-    for suite, paths in record_files(records).items():
+    suites = record_files(records)
+    drawn = "" if spot_checks is None or not suites else SystemRandom().choice([*suites])
+    for suite, paths in suites.items():
         if only and suite != only:
             continue
         evidence = shipped_evidence(suite)
-        found = judged_records(paths, evidence, spot_checks)
+        found = judged_records(paths, evidence, spot_checks if suite == drawn or not drawn else 0)
         trusted, challenged = read_recomputed(trust, suite), read_challenged(trust, suite)
         trusts = [trust_of(record, trusted, conformance, challenged) for record in found.records]
         kept = recorded_answers(found.records, kind_of(evidence.suite))

@@ -24,8 +24,8 @@ SITE_LIMIT = 5 * 10**6
 """Bytes of the whole site."""
 _AUDITS = "audits.md"
 """Measures by stressors, beside the boards."""
-SPOT_CHECKS = 4
-"""Records of a suite whose slow scores are computed anew at every check."""
+SPOT_CHECKS = 2
+"""Records of one suite, drawn at every check, whose slow scores are computed anew."""
 
 
 @dataclass(frozen=True)
