@@ -87,10 +87,10 @@ def _text_accuracy(backbone: LoadedBackbone, glyphs: ImageData) -> float:
 
 
 def _probe_error(backbone: LoadedBackbone, glyphs: ImageData) -> float:
-    """Held-out error of a linear probe on the clean seen classes."""
+    """Held-out error of a linear probe on the clean seen classes, every other image of each."""
     features, labels = [], []
     for split in (glyphs.train, glyphs.heldout):
-        seen = split.labels < 50
+        seen = torch.nonzero(split.labels < 50).flatten()[::2]
         features.append(_features(backbone, split.images[seen]))
         labels.append(split.labels[seen].numpy())
     mean, scale = features[0].mean(dim=0), features[0].std(dim=0) + 1e-6
@@ -288,7 +288,7 @@ def test_the_pretraining_script_learns_and_repeats_itself(
         [torch.stack([torch.from_numpy(draw(c, "pretrain", i)) for i in range(6)]) for c in letters]
     )
     start = next(start for start in pretrain.RECIPES if name.startswith(start))
-    short = replace(pretrain.RECIPES[start], images=1200, batch=12)
+    short = replace(pretrain.RECIPES[start], images=720, batch=12)
     monkeypatch.setitem(pretrain.RECIPES, start, short)
     contents = []
     for folder in (tmp_path / "one", tmp_path / "two"):
