@@ -24,8 +24,6 @@ from typing import IO, Any
 
 from genbench.engine import workers
 
-_start_fresh = workers._start_nursery
-
 
 class SeededNursery:
     """What `genbench.engine.workers` wants of a `subprocess.Popen`."""
@@ -49,11 +47,8 @@ class Seed:
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
-        self._path = os.environ.get("PYTHONPATH")
 
     def start_nursery(self, control: socket.socket, scratch: Path, log: IO[bytes] | None) -> Any:
-        if os.environ.get("PYTHONPATH") != self._path:
-            return _start_fresh(control, scratch, log)
         if self._socket is None:
             self._socket = self._open()
         about = {
@@ -132,10 +127,12 @@ def _be_a_nursery(parent: int, control: int, log: int, told: int) -> None:
             os.dup2(source, target)
         os.close(nothing)
         os.close(log)
+        before = _named_paths()
         os.environ.clear()
         os.environ.update(about["environment"])
         os.chdir(about["folder"])
-        sys.path[0] = about["folder"]  # as `python -m` has it
+        # As `python -m` has it, with the PYTHONPATH of the command.
+        sys.path[:] = [about["folder"], *_named_paths(), *(p for p in sys.path[1:] if p not in before)]
         nursery.main(parent, socket.socket(fileno=control), Path(about["scratch"]))
         code = 0
     except BaseException:
@@ -143,6 +140,10 @@ def _be_a_nursery(parent: int, control: int, log: int, told: int) -> None:
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _named_paths() -> list[str]:
+    return [str(Path(path).absolute()) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
 if __name__ == "__main__":
