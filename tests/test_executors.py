@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -120,6 +122,54 @@ def test_a_step_tells_a_person_across_processes(tmp_path: Path, monkeypatch: pyt
             run_cells([cell], store, table, lambda: LocalExecutor(request), progress)
         table.close()
     assert str(caught.value) == "put (something) there; then run again"
+
+
+def imports(inputs: Result, parents: Result, out: Path) -> Result:
+    """Which of a library's module and another's were here before it imported them."""
+    names = ("sklearn.isotonic", "pyclbr")
+    there = [name in sys.modules for name in names]
+    for name in names:
+        import_module(name)
+    return {"library": there[0], "other": there[1]}
+
+
+def test_steps_of_a_worker_share_libraries_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step may run a plugin's code, of which its worker wants nothing."""
+    from genbench.engine.cells import Limits
+    from genbench.engine.local import LocalExecutor
+    from genbench.plugin.offers import ExecutorRequest
+
+    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent}:{Path(__file__).parent.parent}")
+    step = Step("imports", "test_executors:imports", "import")
+    cells = [make_cell(step, str(n), {"n": n}, group="all", together="all") for n in range(2)]
+    with Store(tmp_path / "store") as store, silent_progress() as progress:
+        table = ReadingTable(store)
+        request = ExecutorRequest(1, Limits(60, 2**30), store.scratch.resolve())
+        found = run_cells(cells, store, table, lambda: LocalExecutor(request), progress)
+        table.close()
+    assert [found[cell.key].result for cell in cells] == [
+        {"library": False, "other": False},
+        {"library": True, "other": False},
+    ]
+
+
+def test_cells_that_end_together_are_all_stored(tmp_path: Path) -> None:
+    cells = [make_cell(STEP, str(n), {"n": n}, group="all", together="all") for n in range(20)]
+    with Store(tmp_path / "store") as store, silent_progress() as progress:
+        table = ReadingTable(store)
+        made = Scripted(Outcome(Status.OK, result={"x": 1}))
+        run_cells(cells, store, table, lambda: made, progress)
+        assert [len(trip.cells) for _, trip in made.trips] == [20]
+        table.close()
+    with Store(tmp_path / "store") as store, silent_progress() as progress:
+        table = ReadingTable(store)
+        never = Scripted(Outcome(Status.FAILED, "made again"))
+        found = run_cells(cells, store, table, lambda: never, progress)
+        assert never.trips == []
+        assert {one.status for one in found.values()} == {Status.OK}
+        table.close()
 
 
 def test_slots_and_ends_survive_a_wire() -> None:
