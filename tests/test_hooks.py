@@ -9,13 +9,14 @@ import inspect
 import json
 import re
 import shutil
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TINY_SUITE, command
-from test_plugins import install, with_site
+from conftest import TINY_SUITE, in_process
+from few import installed
+from test_plugins import install
 
 from genbench.engine.store import read_manifest
 from genbench.plugin import hookspecs
@@ -78,17 +79,14 @@ def example(hook: str) -> str:
 
 
 def genbench_in(folder: Path, *arguments: str | Path) -> str:
-    done = subprocess.run(
-        command(*arguments), cwd=folder, env=with_site(folder / "site"), capture_output=True, text=True,
-        check=False, timeout=300,
-    )  # fmt: skip
+    done = in_process(*arguments, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose subfolder `site` holds one package per hook."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder whose subfolder `site` holds one package per hook, known to this process and its workers."""
     folder = tmp_path_factory.mktemp("hooks")
     (folder / "site").mkdir()
     for hook in DOCUMENTED:
@@ -96,7 +94,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "site" / "toys.toml").write_text(TOYS)
     # What the example of a kind imports; only the example itself is registered.
     shutil.copytree(LINEAR, folder / "site" / "genbench_linear")
-    return folder
+    with installed(folder / "site"):
+        yield folder
 
 
 @pytest.fixture(scope="module")
