@@ -133,13 +133,11 @@ def read_boards(
     audited = {} if audits is None else read_audits(audits)
     conformance = read_checked(trust)
     boards = []
-    suites = record_files(records)
-    drawn = "" if spot_checks is None or not suites else SystemRandom().choice([*suites])
+    suites = {suite: paths for suite, paths in record_files(records).items() if only in ("", suite)}
+    drawn = SystemRandom().choice([*suites]) if suites else ""
     for suite, paths in suites.items():
-        if only and suite != only:
-            continue
         evidence = shipped_evidence(suite)
-        found = judged_records(paths, evidence, spot_checks if suite == drawn or not drawn else 0)
+        found = judged_records(paths, evidence, 0 if spot_checks and suite != drawn else spot_checks)
         trusted, challenged = read_recomputed(trust, suite), read_challenged(trust, suite)
         trusts = [trust_of(record, trusted, conformance, challenged) for record in found.records]
         kept = recorded_answers(found.records, kind_of(evidence.suite))
