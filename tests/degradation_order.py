@@ -3,12 +3,13 @@
     python tests/degradation_order.py glyphs --networks mini-clip:short4 mini-clip:short8 mini-efficientnet:b0
     python tests/degradation_order.py folder:DIR --side 224 --networks lite:0 lite:1 lite:2
         [--degradations autoencoder jpeg] [--classes 20] [--train 30] [--heldout 10] [--heads 10 --shots 5]
-        [--bfloat16] [--network-side 128] [--json FILE] [--picture FILE.png --rows 3]
+        [--bfloat16] [--network-side 128] [--folds 3] [--json FILE] [--picture FILE.png --rows 3]
 
 A head is fitted to each network's features of clean training images; its error is taken on held-out images,
 clean and degraded to every level of paper 004. The table says the mean error per level, the SSIM that was
 reached, Spearman's rank correlation of error and level (-1 if every step down makes it worse), and by how
-many standard errors the error grows from each level to the one below it, of the same images.
+many standard errors the error grows from each level to the one below it, of the same images. Where there are
+few images, --folds K learns from every K-th part of them in turn, and judges all others each time.
 A small version is in tests/test_degradations.py.
 """
 
@@ -18,6 +19,7 @@ import argparse
 import json
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,6 +68,21 @@ class Material:
             images = torch.cat([part for part, _ in chosen_images(split, rows, side)])
             splits.append(TensorImages(images, split.labels[rows]))
         return cls(*splits)
+
+    @classmethod
+    def folds(cls, dataset: str, classes: int, folds: int, side: int | None) -> list[Material]:
+        """All images of a data set, to learn from one part of each class and degrade the others, in turn."""
+        whole = cls.of(dataset, classes, None, None, side)
+        images = torch.cat([whole.training.images, whole.heldout.images])
+        labels = torch.cat([whole.training.labels, whole.heldout.labels])
+        part = torch.zeros_like(labels)
+        for label in range(classes):
+            rows = (labels == label).nonzero()[:, 0]
+            part[rows] = torch.arange(len(rows)) * folds // len(rows)
+        return [
+            cls(*(TensorImages(images[rows], labels[rows]) for rows in (part == fold, part != fold)))
+            for fold in range(folds)
+        ]
 
     @property
     def task(self) -> DegradationTask:
@@ -172,6 +189,7 @@ def main() -> None:
     parser.add_argument(
         "--bfloat16", action="store_true", help="features as `genbench run --autocast` takes them"
     )
+    parser.add_argument("--folds", type=int, help="instead of --train and --heldout")
     parser.add_argument("--heads", type=int, default=1)
     parser.add_argument("--shots", type=int)
     parser.add_argument("--json", type=Path)
@@ -179,34 +197,48 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=3)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    material = Material.of(given.dataset, given.classes, given.train, given.heldout, given.side)
-    shape = "×".join(map(str, material.heldout.images.shape[1:]))
-    print(f"{given.dataset}, {shape}: {len(material.training)} training and {len(material.heldout)} held-out")
-    degraded = {}
-    for name in given.degradations:
-        began = time.process_time()
-        degraded[name] = degraded_levels(material, name)
-        reached = " ".join(f"{ssim:6.3f}" for _, ssim in degraded[name].values())
-        print(f"{name:14} {'SSIM':22} {reached}   {time.process_time() - began:.0f} s", flush=True)
-    if given.picture:
-        save_picture(given.picture, degraded, len(material.heldout), given.rows)
-    results = {}
-    for network in given.networks:
-        began = time.process_time()
-        probe = Probe(
-            network, material.training, bfloat16=given.bfloat16, side=given.network_side,
-            heads=given.heads, shots=given.shots,
-        )  # fmt: skip
+    if given.folds:
+        parts = Material.folds(given.dataset, given.classes, given.folds, given.side)
+    else:
+        parts = [Material.of(given.dataset, given.classes, given.train, given.heldout, given.side)]
+    shape = "×".join(map(str, parts[0].heldout.images.shape[1:]))
+    sizes = ", ".join(f"{len(part.training)} training and {len(part.heldout)} held-out" for part in parts)
+    print(f"{given.dataset}, {shape}: {sizes}")
+    judged = defaultdict(list)
+    for material in parts:
+        probes = {
+            network: Probe(
+                network, material.training, bfloat16=given.bfloat16, side=given.network_side,
+                heads=given.heads, shots=given.shots,
+            )
+            for network in given.networks
+        }  # fmt: skip
         labels = material.heldout.labels
-        clean = probe.errors(material.heldout.images, labels)
-        for name, levels in degraded.items():
-            wrong = torch.stack([
-                clean if level == 1 else probe.errors(images, labels) for level, (images, _) in levels.items()
-            ])  # fmt: skip
-            errors = results[f"{name} {network}"] = wrong.mean(dim=1).tolist()
-            print(f"{name:14} {network:22} {' '.join(f'{e:6.3f}' for e in errors)}  {spearman(errors):6.3f}  "
-                  f"steps {' '.join(f'{z:.1f}' for z in _steps(wrong))}", flush=True)  # fmt: skip
-        print(f"{network}: {time.process_time() - began:.0f} s", flush=True)
+        clean = {network: probe.errors(material.heldout.images, labels) for network, probe in probes.items()}
+        pictured = {}
+        for name in given.degradations:
+            began = time.process_time()
+            levels = degraded_levels(material, name)
+            reached = " ".join(f"{ssim:6.3f}" for _, ssim in levels.values())
+            print(f"{name:14} {'SSIM':22} {reached}   {time.process_time() - began:.0f} s", flush=True)
+            for network, probe in probes.items():
+                judged[name, network].append(torch.stack([
+                    clean[network] if level == 1 else probe.errors(images, labels)
+                    for level, (images, _) in levels.items()
+                ]))  # fmt: skip
+                wrong = torch.cat(judged[name, network], dim=1)
+                errors = wrong.mean(dim=1).tolist()
+                said = " ".join(f"{error:6.3f}" for error in errors)
+                steps = " ".join(f"{step:.1f}" for step in _steps(wrong))
+                print(f"{name:14} {network:22} {said}  {spearman(errors):6.3f}  steps {steps}", flush=True)
+            if given.picture:
+                pictured[name] = levels
+        if given.picture and material is parts[0]:
+            save_picture(given.picture, pictured, len(material.heldout), given.rows)
+    results = {
+        f"{name} {network}": torch.cat(wrong, dim=1).mean(dim=1).tolist()
+        for (name, network), wrong in judged.items()
+    }
     if given.json:
         given.json.write_text(json.dumps(results))
 

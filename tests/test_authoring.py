@@ -104,9 +104,14 @@ BROKEN = [
     ("    import os\n    os._exit(1)", "gives a finite number on an ordinary network"),
 ]
 NEVER = "    raise genbench.NotApplicable('never')"
+IMPORTS = (
+    "    import sys\n    there = [name in sys.modules for name in ('scipy.constants', 'pyclbr')]\n"
+    "    import scipy.constants, pyclbr\n    return 1.0 + there[0] + 2 * there[1]"
+)
 
 # The kit's own process, asked about one measure after the other: training the networks that the checks look
-# at and importing torch is most of its time, and every check is a forked child that leaves it as it was.
+# at and importing torch is most of its time, and every check is a forked child that leaves it as it was but
+# for libraries.
 SERVE = """
 import sys
 from genbench.conformance.process import main
@@ -122,7 +127,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckReport]:
     """What the kit finds about `param_norm` and about every body above."""
     folder = tmp_path_factory.mktemp("candidates")
     entries = {"param_norm": find_measure("param_norm")}
-    for number, body in enumerate([*(body for body, _ in BROKEN), NEVER]):
+    for number, body in enumerate([*(body for body, _ in BROKEN), NEVER, IMPORTS]):
         file = folder / f"candidate{number}.py"
         file.write_text(
             "import genbench\n@genbench.measure(needs={'weights', 'training_data'})\n"
@@ -205,3 +210,10 @@ def test_checks_are_sealed(tmp_path) -> None:
 def test_a_measure_that_never_applies_has_not_passed(reports) -> None:
     with pytest.raises(AssertionError, match="never gave a number"):
         reports[NEVER].assert_passed()
+
+
+@KIT
+def test_checks_share_the_libraries_that_a_measure_imports_and_nothing_else(reports) -> None:
+    """Importing torch's compiler took longer than most checks of a measure that takes gradients."""
+    values = [r.detail for r in reports[IMPORTS].results if r.name.startswith(("gives", "finite or"))]
+    assert values == ["1", "2", "2", "2", "2", "2"]

@@ -20,7 +20,7 @@ from genbench.conformance.networks import convolutional, fully_connected
 from genbench.engine.cells import Outcome, Result, Status
 from genbench.engine.guard import Ask, Limits, Work, die_with_parent, run_pieces
 from genbench.engine.guarded import Sealing, keep_status_open
-from genbench.engine.host import prepare_torch
+from genbench.engine.host import import_libraries, prepare_torch
 from genbench.engine.sandbox import close_plugin, reading_seal
 from genbench.plugin.contract import Measure
 from genbench.plugin.registry import Source, source_measures
@@ -56,7 +56,7 @@ def main(parent: int) -> None:
 
 
 def _guarded(work: Work, limits: Limits, seal: Sealing | None) -> Outcome:
-    ((_, outcome),) = run_pieces([work], limits, seal=seal)
+    ((_, outcome),) = run_pieces([work], limits, learn=import_libraries, seal=seal)
     return outcome
 
 

@@ -63,7 +63,7 @@ from genbench.subject.part_messages import PartReply, PartRequest
 from genbench.subject.parts import part_label, save_part, seed_globals
 from genbench.subject.subject import TrainedNetwork
 
-__all__ = ["ReadingHost", "prepare_torch", "serve"]
+__all__ = ["ReadingHost", "import_libraries", "prepare_torch", "serve"]
 
 _NAME = "network"
 """Of every network, to a reading."""
@@ -335,7 +335,9 @@ class ReadingHost:
 
         # How much time is left is what the plugin's process says.
         limits = replace(self._limits, seconds=min(max(request.seconds_left, 0.0), self._limits.seconds))
-        ((_, outcome),) = run_work(work, here, limits, self._answer, seal=self._sealing(limits))
+        ((_, outcome),) = run_work(
+            work, here, limits, self._answer, learn=import_libraries, seal=self._sealing(limits)
+        )
         label = part_label(request.name, request.options)
         if outcome.status is Status.OK:
             part = {key: tensor.clone() for key, tensor in load_file(file).items()}
@@ -361,11 +363,11 @@ _LIBRARIES = {
 }  # fmt: skip
 
 
-def _import_libraries(modules: Sequence[str]) -> None:
-    """As `_import`, of steps: they may run a plugin's code, of which nothing is wanted here.
+def import_libraries(modules: Sequence[str]) -> None:
+    """As `_import`, of work that may run a plugin's code, of which nothing is wanted here.
 
-    What steps import as they run takes longer than many of them: torch's compiler, which every optimizer of
-    torch asks whether it is at work, a second; open_clip and timm two.
+    What work imports as it runs may take longer than the work: torch's compiler, which every optimizer and
+    every gradient of `torch.func` asks whether it is at work, a second; open_clip and timm two.
     """
     _import([name for name in modules if name.partition(".")[0] in _LIBRARIES])
 
@@ -380,7 +382,7 @@ def _run_step(task: Task, limits: Limits, scratch: Path) -> Outcome:
 
         return [with_environment]
 
-    ((_, outcome),) = run_work(StepWork(task), work, limits, learn=_import_libraries)
+    ((_, outcome),) = run_work(StepWork(task), work, limits, learn=import_libraries)
     return outcome
 
 
