@@ -21,6 +21,7 @@ import pytest
 from workers import built_once, pytest_collection_modifyitems, pytest_configure
 
 if TYPE_CHECKING:
+    from nursery_seed import Seed
     from shown_boards import ShownBoards
 
 # As genbench's own workers: with several at a time on a machine, threads of linear algebra only wait for each
@@ -166,15 +167,18 @@ def run_process(tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path, run_process: Run) -> Run:
-    """The same without the start of a process, unless an option (`env`) asks for what only a process has."""
+def run(tmp_path: Path, seed: Seed) -> Run:
+    """The same without the start of Python; an `env` of its own takes a process of its own, off the seed."""
 
     def run_(
-        *arguments: str | Path, cwd: Path = tmp_path, **options: Any
+        *arguments: str | Path,
+        cwd: Path = tmp_path,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 300,
     ) -> subprocess.CompletedProcess[str]:
-        if options:
-            return run_process(*arguments, cwd=cwd, **options)
-        return in_process(*arguments, cwd=cwd)
+        if env is None:
+            return in_process(*arguments, cwd=cwd)
+        return seed.run(*arguments, cwd=cwd, env=env, timeout=timeout)
 
     return run_
 
@@ -228,14 +232,15 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def seeded_nurseries() -> Iterator[None]:
+def seed() -> Iterator[Seed]:
     """Workers of commands in this process come off a process that imported torch once."""
     from nursery_seed import Seed
 
     from genbench.engine import workers
 
-    with mock.patch.object(workers, "_start_nursery", Seed().start_nursery):
-        yield
+    seed = Seed()
+    with mock.patch.object(workers, "_start_nursery", seed.start_nursery):
+        yield seed
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,23 +1,27 @@
-"""Nurseries for commands that run in pytest's own process, without the seconds that importing torch takes.
+"""Processes of genbench without the seconds that importing torch takes.
 
 A command starts a nursery as a fresh Python (`genbench.engine.workers`). Here a process that has imported
-what a nursery imports is started once per pytest worker, and nurseries are forked off it: with the folder,
-environment, search path and session that a fresh one would have. It has also imported what workers of the
-embedded testbeds import first of all: open_clip and timm, torch's compiler, which its optimizers ask for, and
-the libraries of cubes. Two workers of each command would take several seconds for it. Commands that tests
-start as processes start their nurseries themselves, as a user's do.
+what a nursery imports is started once per pytest worker, and nurseries are forked off it, or whole commands
+with their nurseries: with the folder, environment, search path and session that fresh ones would have. It has
+also imported what workers of the embedded testbeds import first of all: open_clip and timm, torch's compiler,
+which its optimizers ask for, and the libraries of cubes. Two workers of each command would take several
+seconds for it. Commands that tests start by `subprocess` start their nurseries themselves, as a user's do.
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
+import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
@@ -43,26 +47,48 @@ class SeededNursery:
 
 
 class Seed:
-    """The process that nurseries are forked off, started when first needed."""
+    """The process that others are forked off, started when first needed."""
 
-    def __init__(self) -> None:
-        self._socket: socket.socket | None = None
+    def __init__(self, opened: socket.socket | None = None) -> None:
+        self._socket = opened
 
     def start_nursery(self, control: socket.socket, scratch: Path, log: IO[bytes] | None) -> Any:
+        about = {"scratch": str(scratch), "environment": workers._environment(), "folder": str(Path.cwd())}
+        shown = sys.stderr.fileno() if log is None else log.fileno()
+        return SeededNursery(*self._fork({"do": "nursery"}, about, [control.fileno(), shown]))
+
+    def run(
+        self, *arguments: str | Path, cwd: Path, env: Mapping[str, str], timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """`subprocess.run` of `python -m genbench`, what it says captured; its nurseries are seeded too."""
+        words = ["genbench", *map(str, arguments)]
+        about = {"words": words[1:], "environment": dict(env), "folder": str(cwd)}
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            seed, pid = self._fork({"do": "command"}, about, [out.fileno(), err.fileno()])
+            alive = os.pidfd_open(pid)
+            in_time = select.select([alive], [], [], timeout)[0]
+            os.close(alive)
+            if not in_time:
+                os.kill(pid, signal.SIGKILL)
+            code = _ask(seed, {"wait": pid})
+            if not in_time:
+                raise subprocess.TimeoutExpired(words, timeout)
+            said = []
+            for file in (out, err):
+                file.seek(0)
+                said.append(file.read().decode())
+        return subprocess.CompletedProcess(words, code, *said)
+
+    def _fork(
+        self, request: dict[str, Any], about: dict[str, Any], descriptors: list[int]
+    ) -> tuple[socket.socket, int]:
         if self._socket is None:
             self._socket = self._open()
-        about = {
-            "scratch": str(scratch),
-            "environment": workers._environment(),
-            "folder": str(Path.cwd()),
-        }
         # A descriptor of its own: messages about descriptors are as long as they like.
         with tempfile.TemporaryFile() as told:
             told.write(json.dumps(about).encode())
             told.flush()
-            shown = sys.stderr.fileno() if log is None else log.fileno()
-            pid = _ask(self._socket, {}, [control.fileno(), shown, told.fileno()])
-        return SeededNursery(self._socket, pid)
+            return self._socket, _ask(self._socket, request, [*descriptors, told.fileno()])
 
     def _open(self) -> socket.socket:
         ours, theirs = socket.socketpair()
@@ -77,7 +103,7 @@ class Seed:
         return ours
 
 
-def _ask(seed: socket.socket, request: dict[str, int], descriptors: list[int] | None = None) -> int:
+def _ask(seed: socket.socket, request: dict[str, Any], descriptors: list[int] | None = None) -> int:
     socket.send_fds(seed, [json.dumps(request).encode()], descriptors or [])
     return int(seed.recv(64))
 
@@ -94,8 +120,15 @@ def main(parent: int, seed: socket.socket) -> None:
     import_module("genbench.zoo.mini.architecture")
     for name in ("torch._dynamo", "sklearn.datasets", "xarray", "gekko"):
         import_module(name)
+    _serve(seed)
+
+
+def _serve(seed: socket.socket) -> None:
+    """Fork what is asked for until nobody asks."""
+    gc.collect()
+    gc.freeze()
     while True:
-        text, descriptors, _, _ = socket.recv_fds(seed, 1 << 12, 3)
+        text, descriptors, _, _ = socket.recv_fds(seed, 1 << 12, 4)
         if not text:
             return
         request = json.loads(text)
@@ -107,7 +140,9 @@ def main(parent: int, seed: socket.socket) -> None:
         pid = os.fork()
         if pid == 0:
             seed.close()
-            _be_a_nursery(own, *descriptors)
+            if request["do"] == "nursery":
+                _be_a_nursery(own, *descriptors)
+            _be_a_command(own, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         seed.sendall(str(pid).encode())
@@ -119,20 +154,9 @@ def _be_a_nursery(parent: int, control: int, log: int, told: int) -> None:
     code = 1
     try:
         os.setsid()
-        with open(told, "rb") as file:
-            file.seek(0)
-            about = json.load(file)
+        about = _told(told)
         nothing = os.open(os.devnull, os.O_RDWR)
-        for source, target in ((nothing, 0), (nothing, 1), (log, 2)):
-            os.dup2(source, target)
-        os.close(nothing)
-        os.close(log)
-        before = _named_paths()
-        os.environ.clear()
-        os.environ.update(about["environment"])
-        os.chdir(about["folder"])
-        # As `python -m` has it, with the PYTHONPATH of the command.
-        sys.path[:] = [about["folder"], *_named_paths(), *(p for p in sys.path[1:] if p not in before)]
+        _take_over([nothing, nothing, log], about)
         nursery.main(parent, socket.socket(fileno=control), Path(about["scratch"]))
         code = 0
     except BaseException:
@@ -140,6 +164,63 @@ def _be_a_nursery(parent: int, control: int, log: int, told: int) -> None:
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _be_a_command(parent: int, out: int, err: int, told: int) -> None:
+    """`python -m genbench`; its nurseries come off a copy of this process, as it is now."""
+    from genbench.engine import nursery
+
+    nursery.die_with_parent(parent)
+    about = _told(told)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    _take_over([nothing, out, err], about)
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
+    ours, theirs = socket.socketpair()
+    own = os.getpid()
+    if os.fork() == 0:
+        ours.close()
+        nursery.die_with_parent(own)
+        _serve(theirs)
+        os._exit(0)
+    theirs.close()
+    workers._start_nursery = Seed(ours).start_nursery
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = ["genbench", *about["words"]]
+    code: Any = 0
+    try:
+        runpy.run_module("genbench", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    # All that Python does at its end but for taking torch apart, which takes a second.
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    assert isinstance(code, int | None)
+    os._exit(code or 0)
+
+
+def _told(descriptor: int) -> dict[str, Any]:
+    with open(descriptor, "rb") as file:
+        file.seek(0)
+        about: dict[str, Any] = json.load(file)
+    return about
+
+
+def _take_over(streams: list[int], about: dict[str, Any]) -> None:
+    """Standard streams, environment, folder and search path of a fresh `python -m`."""
+    for target, source in enumerate(streams):
+        os.dup2(source, target)
+    for source in {*streams}:
+        os.close(source)
+    before = _named_paths()
+    os.environ.clear()
+    os.environ.update(about["environment"])
+    os.chdir(about["folder"])
+    sys.path[:] = [about["folder"], *_named_paths(), *(path for path in sys.path[1:] if path not in before)]
 
 
 def _named_paths() -> list[str]:

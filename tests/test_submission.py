@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -280,24 +281,44 @@ def test_a_tree_holds_plain_source_alone(tmp_path: Path) -> None:
 # -- the whole way ---------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def script(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """The workflow's script in this process; the commands that it starts come off the seed."""
+    started = subprocess.run
+
+    def run_(words: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        if words[:3] == [sys.executable, "-m", "genbench"]:
+            assert options == {"stdout": subprocess.PIPE, "text": True}
+            return run(*words[3:], env=os.environ)
+        return started(words, **options)
+
+    def call(*words: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["submission.py", *words])
+        monkeypatch.setattr(subprocess, "run", run_)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("PYTHONPATH", f"{os.environ['PYTHONPATH']}:{ROOT}")  # which the script adds to
+        code: int = runpy.run_path(str(ROOT / ".github" / "submission.py"))["main"]()
+        monkeypatch.setattr(subprocess, "run", started)
+        return code
+
+    return call
+
+
 @pytest.mark.slow
 @sealed
-def test_a_new_plugin_appears_on_a_rebuilt_board(few: Path, run: Run, tmp_path: Path) -> None:
+def test_a_new_plugin_appears_on_a_rebuilt_board(
+    few: Path, run: Run, script: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """On a board of six networks; test_wheel has a run on `mini`, ranked among all its rows."""
     done = run("new", "mynorm", "--into", "plugins/genbench-mynorm")
     assert done.returncode == 0, done.stderr
-    script = [sys.executable, ROOT / ".github" / "submission.py", "plugins/genbench-mynorm"]
-    words = [*script, "--to", "submission", "--into", "trial", "--suite", SUITE]
-    environment = {**os.environ, "PYTHONPATH": f"{os.environ['PYTHONPATH']}:{ROOT}"}
-    done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "mynorm on few is recorded" in done.stdout
+    words = ("--to", "submission", "--into", "trial", "--suite", SUITE)
+    assert script("plugins/genbench-mynorm", *words) == 0
+    assert "mynorm on few is recorded" in capsys.readouterr().out
 
     # A run of one's own: the measure of the plugin, whose readings are in the store.
     words = ("run", "-m", "mynorm", "-s", SUITE, "--json")
-    done = run(*words, env={**environment, "PYTHONPATH": f"{tmp_path / 'trial'}:{environment['PYTHONPATH']}"})
+    done = run(*words, env={**os.environ, "PYTHONPATH": f"{tmp_path / 'trial'}:{os.environ['PYTHONPATH']}"})
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["pack"].startswith("few v1")

@@ -5,9 +5,10 @@ It gives up all but what a reading may see before the plugin is imported, and it
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,7 @@ def main(parent: int) -> None:
     request = msgspec.json.decode(sys.stdin.readline(), type=CheckRequest)
     source, name, limits = request.source, request.measure, request.limits
     _ = convolutional(), fully_connected()  # trained once, here; every check forks with them
+    gc.freeze()  # as in the nursery: what checks inherit is not to be copied by their collections
     guarded = partial(_guarded, limits=limits, seal=_seal(request))
     measure = _imported(source, name, guarded)
 
@@ -56,8 +58,13 @@ def main(parent: int) -> None:
 
 
 def _guarded(work: Work, limits: Limits, seal: Sealing | None) -> Outcome:
-    ((_, outcome),) = run_pieces([work], limits, learn=import_libraries, seal=seal)
+    ((_, outcome),) = run_pieces([work], limits, learn=_learn, seal=seal)
     return outcome
+
+
+def _learn(modules: Sequence[str]) -> None:
+    import_libraries(modules)
+    gc.freeze()
 
 
 def _seal(request: CheckRequest) -> Sealing | None:
