@@ -18,16 +18,17 @@ LONG = "a_rather_long_name_of_a_measure_of_mine"
 pytestmark = pytest.mark.xdist_group("documents")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With a table of runs, and readings of three measures of every network of nin-fashion."""
-    (tmp_path / "leaderboards").symlink_to(ROOT / "leaderboards")
-    known = json.loads(in_process("networks", "--suite", "nin-fashion", "--json", cwd=tmp_path).stdout)
-    with (tmp_path / "readings.csv").open("w", newline="") as file:
+    made = tmp_path_factory.mktemp("terminal")
+    (made / "leaderboards").symlink_to(ROOT / "leaderboards")
+    known = json.loads(in_process("networks", "--suite", "nin-fashion", "--json", cwd=made).stdout)
+    with (made / "readings.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["network", LONG, "weights", "constant"])
         table.writerows((one["network"], -one["weights"], one["weights"], 1) for one in known)
-    return tmp_path
+    return made
 
 
 RUN = ("run", "--measure", "path_norm")
