@@ -12,10 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def test_every_attack_is_stopped_and_no_honest_reading_changed(tmp_path: Path) -> None:
-    # With a folder of its own, or it would first delete what earlier sessions of pytest left: a minute.
-    own = ("-p", "no:cacheprovider", "--basetemp", str(tmp_path / "attacks"))
-    words = [sys.executable, "-m", "pytest", "-q", *own, "tests/sealed_attacks.py"]
+def test_every_attack_is_stopped_and_no_honest_reading_changed() -> None:
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/sealed_attacks.py"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout[-6000:]
     assert " passed" in done.stdout
