@@ -146,7 +146,7 @@ def _record(audit: MeasureAudit, pack: str) -> AuditRecord:
         survived=audit.survived,
         stressors=[
             RecordedVerdict(
-                stressor=one.stressor, verdict=one.verdict, why=one.why, number=_finite(one.number)
+                stressor=one.stressor, verdict=one.verdict, why=one.why, number=_shown(one.number)
             )
             for one in audit.verdicts
         ],
@@ -157,6 +157,11 @@ def _record(audit: MeasureAudit, pack: str) -> AuditRecord:
 
 def _finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
+
+
+def _shown(number: float | None) -> float | None:
+    """Of a verdict: to ten digits, which are the same on every processor."""
+    return number if number is None else _finite(float(f"{number:.10g}"))
 
 
 def _readings(observed: Observed) -> AuditedReadings:

@@ -47,8 +47,10 @@ def fit_line(x: ArrayLike, y: ArrayLike, floors: ArrayLike) -> Line:
     x, y, floors = (np.asarray(values, dtype=np.float64) for values in (x, y, floors))
     centred = x - x.mean()
     weight = centred / (centred**2).sum()
-    curvature = float(np.polyfit(centred, y, 2)[0]) if len(x) > 2 else 0.0
-    return Line(float(weight @ y), float(np.sqrt(weight**2 @ floors**2)), curvature)
+    # The weights sum to 0, but for rounding: a measure that never moves has a slope of 0, not of ±1e-15.
+    moved: Floats = y - y[0]
+    curvature = float(np.polyfit(centred, moved, 2)[0]) if len(x) > 2 else 0.0
+    return Line(float(weight @ moved), float(np.sqrt(weight**2 @ floors**2)), curvature)
 
 
 def slope_interval(x: ArrayLike, y: Sequence[Sequence[float]], seed: int = 0) -> tuple[float, float]:

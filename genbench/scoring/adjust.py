@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from genbench.scoring.grid import on_grid
 from genbench.scoring.ranks import column_ranks
 
 __all__ = ["Adjustment", "additive_effects", "adjustment", "curves", "products", "surfaces"]
@@ -28,8 +29,13 @@ Integers = NDArray[np.int64]
 _FEW_LEVELS = 5
 """A setting with at most so many levels has an effect per level; a numeric one with more, a parabola."""
 _CUBIC = 3
-_DIGITS = 7
-"""Residuals of ranks that agree to so many decimals are tied: rounding must order nothing."""
+_BITS = 20
+"""Behind the point, of residuals of ranks; those that agree in them are tied. Rounding must order nothing, so
+there are fewer where covariates nearly depend on each other, and rounding grows."""
+_WHOLE_BITS = 30
+"""Residuals are whole numbers of this grid below 2^30; they are less than the number of networks."""
+_ABOVE_ROUNDING = 2.0**8
+"""Times rounding, at least, that the grid is wide: one pair of 256 equal residuals may fall apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +46,15 @@ class Adjustment:
     """(networks,) numbers from 0."""
     basis: Floats
     """(networks, dimensions) orthonormal columns, centred within architectures, each in one family."""
+    condition: float = 1.0
+    """How many times as large as rounding errors of the covariates those of the basis may be."""
+
+    @property
+    def bits(self) -> int:
+        """Behind the point, in which residuals are compared."""
+        count = len(self.architecture)
+        rounding = np.finfo(np.float64).eps * self.condition * count
+        return min(_BITS, _WHOLE_BITS - count.bit_length(), int(-np.log2(_ABOVE_ROUNDING * rounding)))
 
     @property
     def freedom(self) -> int:
@@ -50,7 +65,7 @@ class Adjustment:
         """(networks, columns) residuals of the ranks of every column."""
         ranks = column_ranks(values)
         ranks -= _group_means(ranks, self.architecture)
-        return np.asarray(np.round(ranks - self.basis @ (self.basis.T @ ranks), _DIGITS))
+        return on_grid(ranks - self.basis @ (self.basis.T @ ranks), self.bits)
 
 
 def adjustment(covariates: Floats, architecture: Integers, family: Integers) -> Adjustment:
@@ -58,12 +73,14 @@ def adjustment(covariates: Floats, architecture: Integers, family: Integers) -> 
     centred = covariates - _group_means(covariates, architecture)
     scale = np.sqrt(np.mean(np.square(covariates - covariates.mean(axis=0)), axis=0))
     centred = centred / np.where(scale > 0, scale, 1.0)
-    parts = []
+    parts, condition = [], 1.0
     for one in np.unique(family):
         inside = np.where((family == one)[:, None], centred, 0.0)
         left, size, _ = np.linalg.svd(inside, full_matrices=False)
-        parts.append(left[:, size > 1e-7 * np.sqrt(len(family))])
-    return Adjustment(architecture, np.concatenate(parts, axis=1))
+        kept = size > 1e-7 * np.sqrt(len(family))
+        parts.append(left[:, kept])
+        condition = max(condition, float(size.max() / size[kept].min()) if kept.any() else 1.0)
+    return Adjustment(architecture, np.concatenate(parts, axis=1), condition)
 
 
 def additive_effects(settings: Mapping[str, Sequence[object]]) -> Floats:

@@ -23,8 +23,10 @@ __all__ = ["SignedPairs", "pairs_of_groups"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_CHUNK = 2**22
+_CHUNK = 2**21
 """Numbers in a block of (resamples, pairs)."""
+_DIGITS = 12
+"""Of a sum of weights."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +56,9 @@ class SignedPairs:
 
     def sign_errors(self, readings: Floats) -> Floats:
         """(measures,) of (networks, measures) readings without gaps."""
-        return np.asarray(0.5 * (1 - self.signed @ self.claims(readings)))
+        # What is left of 0, ½ or 1 when weights were added up is rounding, and no sign-error is below 0.
+        errors = np.round(0.5 * (1 - self.signed @ self.claims(readings)), _DIGITS)
+        return np.asarray(np.clip(errors, 0.0, 1.0) + 0.0)
 
     def resampled(
         self,
@@ -75,16 +79,17 @@ class SignedPairs:
         cluster : (networks,) number of each network's cluster.
         """
         found = np.full((len(times), readings.shape[1]), np.nan)
-        claims = self.claims(readings).astype(np.float32)
+        claims = self.claims(readings).astype(np.float64)
         same = cluster[self.first] == cluster[self.second]
         own = cluster[self.first[same]]
-        weight, signed = self.weight.astype(np.float32), self.signed.astype(np.float32)
+        # Double precision: the last bits of sums differ between processors, and must be far from those shown.
+        signed = self.signed
         step = max(1, _CHUNK // max(len(self), 1))
         for start in range(0, len(times), step):
             part = slice(start, start + step)
-            both = times[part][:, self.first] * times[part][:, self.second]
+            both = (times[part][:, self.first] * times[part][:, self.second]).astype(np.float64)
             both[:, same] /= np.maximum(copies[part][:, own], 1)
-            total = both @ weight
+            total = both @ self.weight
             agreement = (both * signed) @ claims
             ratio = np.divide(
                 agreement, total[:, None], out=np.full_like(agreement, np.nan), where=total[:, None] > 0
@@ -94,11 +99,11 @@ class SignedPairs:
 
     def with_truths(self, readings: Floats, truths: Floats) -> Floats:
         """(resamples, measures) sign-errors against resampled truths, (slices, resamples, networks)."""
-        claims = (self.weight[:, None] * self.claims(readings)).astype(np.float32)
+        claims = self.weight[:, None] * self.claims(readings)
         found = np.zeros((truths.shape[1], readings.shape[1]))
         step = max(1, _CHUNK // max(len(self), 1))
         for start in range(0, len(found), step):
-            some = truths[:, start : start + step].astype(np.float32)
+            some = truths[:, start : start + step]
             larger = np.sign(some[:, :, self.first] - some[:, :, self.second]).mean(axis=0)
             found[start : start + step] = 0.5 * (1 - larger @ claims)
         return found

@@ -26,6 +26,8 @@ __all__ = ["FamilyCube", "PublicBackbone", "TestbedEvidence", "Training"]
 
 _DIGITS = 6
 """Of a trade-off point that is solved here: solvers on two machines agree to fewer than a float has."""
+_BITS = 40
+"""Behind the point, of errors that are ranked together."""
 
 
 class Training(Struct, frozen=True):
@@ -177,6 +179,7 @@ class TestbedEvidence(Evidence):
         """All networks that converged, with the truths of both slices and their resamples."""
         import numpy as np
 
+        from genbench.scoring.grid import on_grid
         from genbench.scoring.known_networks import KnownNetworks, numbered
 
         truth = self.truth
@@ -191,11 +194,13 @@ class TestbedEvidence(Evidence):
         backbone = numbered([members[name].backbone for name in names])
         everything = KnownNetworks(
             names=tuple(names),
-            truths=np.stack(
+            # Ranked over all families, where networks with equally many mistakes are tied.
+            truths=on_grid(
                 [
                     np.concatenate([truth.slices[family, part].truth[HEADLINE] for family in families])
                     for part in SLICES
-                ]
+                ],
+                _BITS,
             ),
             family=numbered([family for family, members in truth.models.items() for _ in members]),
             cluster=backbone,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from genbench.errors import UserError
 from genbench.scoring.blas import one_blas_thread
+from genbench.scoring.grid import on_grid
 from genbench.scoring.practical import RESAMPLES, STATISTICS, PracticalTruth, Slice
 from genbench.testbed.cube import network_cube, summaries
 
@@ -29,6 +30,9 @@ Array = NDArray[np.float64]
 _RIGHT = {"zero_shot": "right_robustness", "ssim": "right_zero_shot"}
 """Axis whose one level makes a slice, to what says which of its images were right, in cubes that know it of
 the slices alone."""
+_DRAWN_BITS = 20
+"""Behind the point, of resampled marginals, which are added up in single precision: models that agree to so
+many are tied."""
 
 
 def practical_truth(
@@ -118,13 +122,17 @@ def _slice(cube: xr.Dataset, where: Mapping[str, float], resamples: int, seed: i
     drawn = np.zeros((classes, levels, models, resamples), dtype=np.float32)
     images = tuple(np.bincount(labels, minlength=classes).tolist())
     for label, counts in enumerate(_draws(images, resamples, seed)):
-        share = (counts / images[label]).astype(np.float32)
         inside = present[:, label]
         chosen = wrong[inside][:, :, labels == label]
         exact[inside, :, label] = chosen.mean(axis=2, dtype=np.float64)
-        drawn[label, inside] = chosen @ share.T
-    truth, resampled = (_marginals(errors, present) for errors in (exact, np.moveaxis(drawn, 0, -1)))
-    return Slice(int(np.isin(labels, np.flatnonzero(present.any(axis=0))).sum()), truth, resampled)
+        # Whole numbers, which all processors add up alike; sums of shares each would round its own way.
+        drawn[label, inside] = (chosen @ counts.T.astype(np.float32)) / max(images[label], 1)
+    resampled = {
+        name: on_grid(values, _DRAWN_BITS)
+        for name, values in _marginals(np.moveaxis(drawn, 0, -1), present).items()
+    }
+    judged = int(np.isin(labels, np.flatnonzero(present.any(axis=0))).sum())
+    return Slice(judged, _marginals(exact, present), resampled)
 
 
 @lru_cache(maxsize=2)
