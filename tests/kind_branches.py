@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from jinja2 import Environment, nodes
-from rooms import modules, room
+from rooms import modules, parsed, room
 
 from genbench.packs.manifest import Manifest
 from genbench.plugin.registry import BUILT_IN, load_registry
@@ -69,7 +69,7 @@ def classes_of_kinds() -> frozenset[str]:
         node.name
         for name, file in modules()
         if room(name) in rooms_of_kinds()
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in ast.walk(parsed(file.read_text()))
         if isinstance(node, ast.ClassDef)
     )
 
@@ -109,7 +109,7 @@ def _words(*names: str) -> re.Pattern[str]:
 
 def branches(source: str, module: str = "genbench.somewhere") -> list[str]:
     """One sentence with the line for everything in `source` that decides by the kind of a suite."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     found = sorted(set(_Finder(tree, module).problems()))
     return [f"{module}:{line}: {what}" for line, what in found]
 

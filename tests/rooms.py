@@ -57,9 +57,15 @@ def modules(package: Path = ROOT / "genbench") -> Iterator[tuple[str, Path]]:
         yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), file
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    """Its tree, which all who look at the code share; not to be changed."""
+    return ast.parse(source)
+
+
 def named_modules(source: str) -> set[str]:
     """Modules of genbench that string literals name, as "genbench.zoo.clip:load" does; not in docstrings."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     return {
         name
@@ -73,7 +79,7 @@ def summary(name: str) -> str:
     """The first sentence of a room's docstring."""
     place = ROOT / "genbench" / name
     file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-    text = " ".join((ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n")[0].split())
+    text = " ".join((ast.get_docstring(parsed(file.read_text())) or "").split("\n\n")[0].split())
     return re.split(r"(?<=[.?]) ", text)[0]
 
 

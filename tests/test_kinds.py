@@ -25,6 +25,8 @@ from genbench.records.validate import _agrees
 from genbench.suites.kind import kind_of
 from genbench.suites.suite import load_suite
 
+pytestmark = pytest.mark.xdist_group("code")  # whose trees are parsed once
+
 WITHOUT_SUITES = {"audit"}
 """Rooms that know no suite, and so cannot decide by its kind: the audit trains networks of its own with the
 engine of populations."""

@@ -11,6 +11,8 @@ import sys
 import pytest
 from rooms import BEGIN, END, MANUAL, allowed, contract, drawn, modules, named_modules, picture, room
 
+pytestmark = pytest.mark.xdist_group("code")  # whose trees are parsed once
+
 NO_ROOMS = {"", "__main__", "testing"}
 """The public face: the package itself, its command and the fixture for authors."""
 

@@ -186,12 +186,10 @@ def broken(subject):
         ("while True: pass", "timeout", "still running after 2 s"),
     ],
 )
-def test_a_plugin_that_cannot_be_imported_fails_alone(
-    run_process, tmp_path, tiny_suite, body, status, words
-) -> None:
+def test_a_plugin_that_cannot_be_imported_fails_alone(run, tmp_path, tiny_suite, body, status, words) -> None:
     (tmp_path / "broken.py").write_text(BROKEN.format(body))
     words_ = ("run", "-m", "./broken.py", "-m", "params", "--suite", tiny_suite, "--quick", "--timeout", "2")
-    done = run_process(*words_, "--json", "--jobs", "1")
+    done = run(*words_, "--json", "--jobs", "1")
     assert done.returncode == 1, done.stderr
     found = {name: value for (name, _), value in readings(done.stdout).items()}
     assert found["params"][0] == "ok"

@@ -76,6 +76,8 @@ def _made() -> dict[str, Any]: ...
 ABOVE = """
 from genbench.scoring.below import Base
 
+pytestmark = pytest.mark.xdist_group("code")  # whose trees are parsed once
+
 class Page(Base):
     def page(self) -> dict[str, Any]: ...
 

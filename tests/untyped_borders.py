@@ -15,7 +15,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from rooms import modules, room
+from rooms import modules, parsed, room
 
 _MAPPINGS = {"dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict"}
 _ANYTHING = {"Any", "object"}
@@ -24,7 +24,7 @@ _NAMED = re.compile(r"\b(genbench(?:\.\w+)+)\b")
 
 def sources() -> Mapping[str, ast.Module]:
     """Every module of genbench."""
-    return {name: ast.parse(file.read_text()) for name, file in modules()}
+    return {name: parsed(file.read_text()) for name, file in modules()}
 
 
 def untyped_borders(trees: Mapping[str, ast.Module]) -> list[str]:

@@ -169,10 +169,14 @@ def _in_parts(
 
 
 def _compare(one: NDArray[Any], others: NDArray[Any], out: Floats, *, tied: bool) -> None:
-    """Signs of one − others; without ties whether it is above 0, which says as much in half the time."""
-    np.greater(one, others, out=out, casting="unsafe")
+    """Signs of one − others; without ties whether it is above 0, which says as much in half the time.
+
+    Compared as bytes and widened once: NumPy writes comparisons into an array of numbers at half the speed.
+    """
+    above = (one > others).view(np.int8)
     if tied:
-        out -= one < others
+        above -= (one < others).view(np.int8)
+    np.copyto(out, above)
 
 
 class _Rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -94,9 +94,14 @@ def log_paths(
     elif isinstance(network.folded, NotApplicable):
         raise network.folded
     else:
-        some = network.inputs.chosen(torch.arange(min(_EXAMPLES, len(network.inputs)), device="cpu"))
-        value = log_path_sum(network.folded, shape, some.split(fitting(network, _EXAMPLES)))
+        value = log_path_sum(network.folded, shape, _first_examples(network))
     return {"log_sum": torch.tensor(value, dtype=torch.float64, device="cpu")}
+
+
+def _first_examples(network: TrainedNetwork) -> Iterator[Tensor]:
+    """Batches; how many fit is found out by passes of its own, so not before somebody asks for them."""
+    some = network.inputs.chosen(torch.arange(min(_EXAMPLES, len(network.inputs)), device="cpu"))
+    yield from some.split(fitting(network, _EXAMPLES))
 
 
 _EXAMPLES = 256
