@@ -21,7 +21,7 @@ from unittest import mock
 
 import psutil
 import pytest
-from workers import built_once, pytest_collection_modifyitems, pytest_configure
+from workers import built_once, pytest_collection_modifyitems, pytest_configure, shared_folder
 
 if TYPE_CHECKING:
     from nursery_seed import Seed
@@ -245,13 +245,13 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def seed() -> Iterator[Seed]:
+def seed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seed]:
     """Workers of commands in this process come off a process that imported torch once."""
     from nursery_seed import Seed
 
     from genbench.engine import workers
 
-    seed = Seed()
+    seed = Seed(shared_folder(tmp_path_factory))
     with mock.patch.object(workers, "_start_nursery", seed.start_nursery):
         yield seed
 

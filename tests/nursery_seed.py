@@ -1,20 +1,24 @@
 """Processes of genbench without the seconds that importing torch takes.
 
 A command starts a nursery as a fresh Python (`genbench.engine.workers`). Here a process that has imported
-what a nursery imports is started once per pytest worker, and nurseries are forked off it, or whole commands
+what a nursery imports is started once per run of pytest, and nurseries are forked off it, or whole commands
 with their nurseries: with the folder, environment, search path and session that fresh ones would have. It has
 also imported what workers of the embedded testbeds import first of all: open_clip and timm, torch's compiler,
 which its optimizers ask for, and the libraries of cubes. Two workers of each command would take several
 seconds for it. Commands that tests start by `subprocess` start their nurseries themselves, as a user's do.
+
+Each pytest worker has a fork of the seed to itself, so that none waits for what another asked for.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import json
 import os
 import runpy
+import secrets
 import select
 import signal
 import socket
@@ -25,6 +29,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
+
+from filelock import FileLock
 
 from genbench.engine import workers
 
@@ -47,10 +53,16 @@ class SeededNursery:
 
 
 class Seed:
-    """The process that others are forked off, started when first needed."""
+    """The process that others are forked off, started by the first of a run of pytest that needs it.
 
-    def __init__(self, opened: socket.socket | None = None) -> None:
-        self._socket = opened
+    Parameters
+    ----------
+    folder : that all workers of the run share.
+    opened : a seed that is there already.
+    """
+
+    def __init__(self, folder: Path | None = None, opened: socket.socket | None = None) -> None:
+        self._folder, self._socket = folder, opened
 
     def start_nursery(self, control: socket.socket, scratch: Path, log: IO[bytes] | None) -> Any:
         about = {"scratch": str(scratch), "environment": workers._environment(), "folder": str(Path.cwd())}
@@ -91,16 +103,30 @@ class Seed:
             return self._socket, _ask(self._socket, request, [*descriptors, told.fileno()])
 
     def _open(self) -> socket.socket:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = subprocess.Popen(
-                [sys.executable, __file__, str(os.getpid()), str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+        assert self._folder is not None
+        address = self._folder / "seed"
+        with FileLock(f"{address}.lock"):
+            if not address.exists():
+                address.write_text(self._start())
+        joined = socket.socket(socket.AF_UNIX)
+        joined.connect(f"\0{address.read_text()}")
+        return joined
+
+    def _start(self) -> str:
+        """Start it; the name in Linux's own space of sockets at which it can be joined at once."""
+        name = f"genbench-seed-{secrets.token_hex(8)}"
+        # Of the process that started the workers, which is there for as long as any of them.
+        run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+        with socket.socket(socket.AF_UNIX) as joining:
+            joining.bind(f"\0{name}")
+            joining.listen()
+            subprocess.Popen(
+                [sys.executable, __file__, str(run), str(joining.fileno())],
+                pass_fds=[joining.fileno()],
                 env=workers._environment(),
                 start_new_session=True,
             )
-        atexit.register(process.kill)
-        return ours
+        return name
 
 
 def _ask(seed: socket.socket, request: dict[str, Any], descriptors: list[int] | None = None) -> int:
@@ -111,16 +137,29 @@ def _ask(seed: socket.socket, request: dict[str, Any], descriptors: list[int] | 
 # -- in the seed's own process -----------------------------------------------------------------------------
 
 
-def main(parent: int, seed: socket.socket) -> None:
+def main(run: int, joining: socket.socket) -> None:
     from genbench.engine import nursery
 
-    nursery.die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import_module("genbench.zoo.mini.clip")
     import_module("genbench.zoo.mini.architecture")
     for name in ("torch._dynamo", "sklearn.datasets", "xarray", "gekko"):
         import_module(name)
-    _serve(seed)
+    gc.collect()
+    gc.freeze()
+    own = os.getpid()
+    while Path(f"/proc/{run}").exists():
+        asked = select.select([joining], [], [], 1.0)[0]
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+        if asked:
+            joined, _ = joining.accept()
+            if os.fork() == 0:
+                joining.close()
+                nursery.die_with_parent(own)
+                _serve(joined)
+                os._exit(0)
+            joined.close()
 
 
 def _serve(seed: socket.socket) -> None:
@@ -184,7 +223,7 @@ def _be_a_command(parent: int, out: int, err: int, told: int) -> None:
         _serve(theirs)
         os._exit(0)
     theirs.close()
-    workers._start_nursery = Seed(ours).start_nursery
+    workers._start_nursery = Seed(opened=ours).start_nursery
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["genbench", *about["words"]]
     code: Any = 0

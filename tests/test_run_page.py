@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shlex
 import shutil
@@ -12,11 +14,14 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from conftest import Run, command, in_process
 
+from genbench.display.templates import write_page
+from genbench.errors import UserError
 from genbench.scoring.practical import PracticalScore
 from genbench.scoring.ranking import tied_ranks
 
@@ -297,3 +302,18 @@ def test_a_rank_counts_the_measures_that_are_surely_better() -> None:
     worst = score(0.60, lambda: 0.60 + noise)
     assert tied_ranks([worst, None, best, close, paired]) == [4, None, 1, 1, 2]
     assert tied_ranks([]) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(errno.ENOSPC, "its disk is full; free some space and run"), (errno.EROFS, "Read-only file system")],
+)
+def test_a_page_that_cannot_be_written_says_what_to_do(tmp_path: Path, number: int, words: str) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with (
+        mock.patch("genbench.display.templates.write_atomically", refused),
+        pytest.raises(UserError, match=f"page.html cannot be written: {words}"),
+    ):
+        write_page(tmp_path / "page.html", "text")

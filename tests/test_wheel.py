@@ -75,7 +75,8 @@ def from_wheel(folder: Path, installed: Path) -> dict[str, Any]:
     """A run of the installed command in an empty folder."""
     empty = folder / "empty"
     assert not [*empty.iterdir()]
-    said = called(installed / "genbench", "run", "--measure", "path_norm", "--json", cwd=empty)
+    # One worker: of other tests there are as many as processors, and each would import torch and open_clip.
+    said = called(installed / "genbench", "run", "--measure", "path_norm", "--json", "--jobs", "1", cwd=empty)
     document: dict[str, Any] = json.loads(said)
     return document
 
@@ -92,8 +93,9 @@ def from_checkout(folder: Path, from_wheel: dict[str, Any]) -> dict[str, Any]:
 
 
 CELLS = """
-import ast, json, sys
+import ast, json, os, sys
 
+os.cpu_count = lambda: 1  # one worker, as above
 cells = json.load(open(sys.argv[1], encoding="utf-8"))["cells"]
 names = {"__name__": "__main__"}
 for text in ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"):

@@ -58,13 +58,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
             item._id = type(item._id).parse(wanted)  # type: ignore[attr-defined]
 
 
-def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
-    """A folder that one worker fills and all of them read."""
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """The one folder of all workers of a run."""
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent  # each worker has a folder of its own in that of the run
-    folder, done = base / "shared" / name, base / "shared" / f"{name}.done"
-    folder.parent.mkdir(exist_ok=True)
+    folder = base / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
+    """A folder that one worker fills and all of them read."""
+    folder = shared_folder(factory) / name
+    done = folder.with_name(f"{name}.done")
     with FileLock(f"{folder}.lock"):
         if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)  # of a worker that could not finish it

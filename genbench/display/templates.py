@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from genbench.engine.cells import Cause
+from genbench.engine.fixable import fixable
 from genbench.engine.store import write_atomically
 from genbench.errors import UserError
 
@@ -45,7 +47,10 @@ def write_page(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text)
     except OSError as problem:
-        raise UserError(f"{path} cannot be written: {problem.strerror or problem}") from None
+        known, said = fixable(problem), problem.strerror or str(problem)
+        if known is not None and known.cause is Cause.DISK:
+            said = "its disk is full; free some space and run the same command again: results are kept"
+        raise UserError(f"{path} cannot be written: {said}") from None
 
 
 def _dumps(value: object, **options: bool | tuple[str, str]) -> str:
