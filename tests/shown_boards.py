@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,6 +15,7 @@ from test_records import make_record, numbers, write
 from genbench.leaderboard import build as building
 from genbench.leaderboard.board import Board
 from genbench.records.write import record_text
+from genbench.scoring import claims
 
 __all__ = ["ShownBoards", "write_population"]
 
@@ -47,6 +49,11 @@ class ShownBoards:
             found.extend(read_boards(*places, **options))
             return found
 
-        with mock.patch.object(building, "read_boards", remembered):
+        # What boards show of an answer is the same for any number of permutations, and they take seconds.
+        few = partial(claims.judge, permutations=2000)
+        with (
+            mock.patch.object(building, "read_boards", remembered),
+            mock.patch.object(claims, "judge", few),
+        ):
             building.build(folders)
         return cls(folders, {board.name: board for board in found})
