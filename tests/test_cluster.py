@@ -75,9 +75,9 @@ def on_ray(cluster: Any, *more: str | Path, jobs: int = 2) -> list[str | Path]:
     return options("--executor", "ray", "--address", cluster.address, "--jobs", str(jobs), *more)
 
 
-def driver(cluster: Any, folder: Path, *more: str | Path) -> subprocess.Popen[str]:
+def driver(cluster: Any, folder: Path, *more: str | Path, jobs: int = 2) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command(*on_ray(cluster, *more)),
+        command(*on_ray(cluster, *more, jobs=jobs)),
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -184,7 +184,7 @@ def test_a_node_that_is_removed_takes_nothing_with_it(joined: Any, tmp_path: Pat
     alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
     doomed = joined.add_node(num_cpus=8, **NODE)
     until(lambda: {node["NodeID"] for node in ray.nodes() if node["Alive"]} > alive)
-    process = driver(joined, tmp_path, "--store", "far", "--jobs", "6", "-m", "./unhurried.py")
+    process = driver(joined, tmp_path, "--store", "far", "-m", "./unhurried.py", jobs=6)
     until(lambda: finished(tmp_path / "far") > 6)
     joined.remove_node(doomed, allow_graceful=False)
     answer, errors = process.communicate(timeout=500)
@@ -218,7 +218,8 @@ def test_a_killed_driver_goes_on_where_it_was(joined: Any, tmp_path: Path, refer
 def test_ctrl_c_stops_the_cluster_too(joined: Any, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TINY_SUITE)
     (tmp_path / "unhurried.py").write_text(SLOW.replace("1.5", "300"))
-    process = driver(joined, tmp_path, "--store", "far", "-m", "./unhurried.py", "--timeout", "400")
+    slow = ("-m", "./unhurried.py", "--timeout", "400")
+    process = driver(joined, tmp_path, "--store", "far", *slow, jobs=1)
     until(lambda: finished(tmp_path / "far") > 3)
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=300)
@@ -247,7 +248,8 @@ def test_hostile_measures_on_a_node_hurt_nobody(joined: Any, tmp_path: Path, ref
         (tmp_path / f"{name}.py").write_text(f"NODES = {joined.nodes!r}\n{head}    'Hostile.'\n    {body}\n")
         chosen += ["-m", f"./{name}.py"]
     limits = ("--timeout", "5", "--memory", "300M")
-    done = in_process(*on_ray(joined, "--store", "far", *chosen, *limits), cwd=tmp_path)
+    # One worker: each honest reading follows on a hostile one.
+    done = in_process(*on_ray(joined, "--store", "far", *chosen, *limits, jobs=1), cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     found = readings(done.stdout)
     for name, (_, status) in HOSTILE.items():
