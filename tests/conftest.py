@@ -63,13 +63,13 @@ width = [4]
 __all__ = [
     "pytest_collection_modifyitems",
     "pytest_configure",
-    "pytest_sessionfinish",
+    "pytest_unconfigure",
 ]  # hooks: it is pytest that calls them
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def pytest_sessionfinish() -> None:
+def pytest_unconfigure() -> None:
     """pytest looks through all objects five times at its end, for what nobody raised: a second each."""
     gc.collect()
     gc.freeze()
