@@ -21,7 +21,13 @@ from unittest import mock
 
 import psutil
 import pytest
-from workers import built_once, pytest_collection_modifyitems, pytest_configure, shared_folder
+from workers import (
+    built_once,
+    pytest_collection,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    shared_folder,
+)
 
 if TYPE_CHECKING:
     from nursery_seed import Seed
@@ -61,6 +67,7 @@ width = [4]
 """
 
 __all__ = [
+    "pytest_collection",
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_unconfigure",
