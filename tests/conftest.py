@@ -30,7 +30,7 @@ from workers import (
 )
 
 if TYPE_CHECKING:
-    from nursery_seed import Seed
+    from seed import Seed
     from shown_boards import ShownBoards
 
 # As genbench's own workers: with several at a time on a machine, threads of linear algebra only wait for each
@@ -254,7 +254,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def seed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seed]:
     """Workers of commands in this process come off a process that imported torch once."""
-    from nursery_seed import Seed
+    from seed import Seed
 
     from genbench.engine import workers
 

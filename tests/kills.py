@@ -164,7 +164,7 @@ class Nurseries:
 
 def _serve(listening: socket.socket) -> None:
     sys.path.insert(0, str(Path(__file__).parent))
-    from nursery_seed import _be_a_nursery
+    from seed import _be_a_nursery
 
     from genbench.engine import nursery
 

@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 
 LEVEL = 0.05
 _ROUNDING = 1e-5
-"""Of answers: how many pairs a resample has is counted in single precision."""
+"""Of answers, at most: sums end in other last bits where other measures stand beside one."""
 
 
 @dataclass(frozen=True)
