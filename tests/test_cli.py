@@ -285,7 +285,7 @@ def test_no_permission_to_write(tmp_path, tiny_suite) -> None:
     assert list(locked.iterdir()) == []
 
 
-@pytest.mark.parametrize("size", ["200k", "600k"])
+@pytest.mark.parametrize("size", ["200k", "400k"])
 def test_a_full_disk(run, tmp_path, tiny_suite, size) -> None:
     """A tiny tmpfs in a mount namespace of its own; what was finished before goes on elsewhere."""
     disk = tmp_path / "disk"
